@@ -77,9 +77,9 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       if (since.isSaid || performance.now() - since.sinceMs < (use === undefined ? 0 : patienceMs)) return
       since.isSaid = true
       const why = error instanceof FleethookError ? `${error.message} ${error.hint ?? ''}`.trim() : String(error)
-      // What to do about `the certificate on disk is not the one that is served`: The key does not fit, a file is half written, or this runtime
+      // What to do about `the certificate on disk is not in use`: The key does not fit, a file is half written, or this runtime
       // cannot change it.
-      console.error(`fleethook: the certificate on disk is not the one that is served${until(texts)}. ${why}`)
+      console.error(`fleethook: the certificate on disk is not in use${until(texts)}. ${why}`)
     }
   }
 

@@ -34,7 +34,7 @@ export function defineDead(command: Command): void {
   defineChange(
     command.command('replay').argument('[id]', 'an id from the list; without it, the filters select'),
     'replay',
-    'Replays dead letters: their handlers run again, with `delivery.replayed` set. Those that write exactly once and had succeeded do not.',
+    'Replays dead letters: their handlers run again, with `delivery.replayed` set. Handlers that write exactly once and had succeeded do not.',
   )
   defineChange(
     command.command('discard').argument('[id]', 'an id from the list; without it, the filters select'),
@@ -142,7 +142,7 @@ async function replayAll(operating: Operating, range: Record<string, string>, dr
     return count.messages > 0
   }
   const those =
-    begin === undefined ? `${count.messages} messages` : `those of ${count.messages} messages after ${begin}`
+    begin === undefined ? `${count.messages} messages` : `what lies after ${begin}, of ${count.messages} messages`
   if (count.messages > 1 && !(await agreed(`Replay ${those}?`))) return false
   const stop = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const)

@@ -56,7 +56,7 @@ const commands: Readonly<Record<string, Listed>> = {
   kafka: ['print or create the topics of the Kafka inbox', async () => (await import('./kafka.ts')).defineKafka],
   postgres: ['create the tables of the Postgres inbox', async () => (await import('./postgres.ts')).definePostgres],
   branch: [
-    'rename a branch in a file, or drop what waits for one that was removed',
+    'rename a branch in a file, or drop what waits for a removed branch',
     async () => (await import('./branch.ts')).defineBranch,
   ],
   move: [

@@ -128,7 +128,7 @@ export async function postOn(
     if (count === returns) {
       throw new FleethookError(
         'option_invalid',
-        `The receiver at ${to.origin} is the one that is read: its messages come back.`,
+        `The receiver at ${to.origin} is also the source: its messages come back.`,
         {
           hint: 'Name the other receiver: its operatorRoutes with --url, or the file of its inbox with --inbox.',
         },

@@ -299,7 +299,7 @@ function askedAfter(
 async function notKnown(): Promise<never> {
   throw new FleethookError(
     'inbox_unsupported',
-    'No handler runs in this process, and it does not know those of others.',
+    'No handler runs in this process, and it does not know the handlers of other processes.',
   )
 }
 

@@ -64,7 +64,7 @@ export class Breaker {
     return isProbing ? this.#probe !== message : this.#failedFor.has(message) && this.#leftMs() > 0
   }
 
-  /** The handler failed with something other than `Retry` or `Discard`. Returns how long its message rests; `undefined` while closed. */
+  /** The handler failed with something other than `Retry` or `Discard`. Returns how long its message waits; `undefined` while closed. */
   failed(message: Message, leastMs: number): number | undefined {
     this.failures += 1
     if (this.sinceMs === undefined) {

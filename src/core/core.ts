@@ -17,7 +17,7 @@ import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, requestOf, type RetryOptions } from './retry.ts'
 import { Lifecycle, type Ran, Runner } from './runner.ts'
 
-/** How long a message rests when the inbox failed during its attempt, in milliseconds. */
+/** How long a message waits when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
 
 interface CoreOptions {
@@ -43,7 +43,7 @@ interface CoreOptions {
 
 /**
  * What follows a turn. `over`: nothing, it has ended elsewhere. `wait`: for those before it in its lane. `gather`: in a batch. `again`: at
- * once. A number: it rests for that many milliseconds. A breaker: it waits there.
+ * once. A number: it waits for so many milliseconds. A breaker: it waits there.
  */
 type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
 
@@ -111,7 +111,7 @@ export class Core {
   readonly options: CoreOptions
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
-  /** Those of handlers that have failed since their last success. */
+  /** The breakers of handlers that have failed since their last success. */
   readonly breakers: Map<Handler, Breaker> = new Map()
   readonly runner: Runner
   readonly #deadlines: RequestDeadlines<RequestWork>
@@ -390,12 +390,12 @@ export class Core {
    *
    * | case                                                | the attempt counts | handlers that still have to succeed | next               |
    * | --------------------------------------------------- | ------------------ | ----------------------------------- | ------------------ |
-   * | it ended meanwhile                                   |                    |                                     | nothing            |
-   * | a drain lets nothing start, and handlers are left     | no                 | all that are left                   | it waits, unclaimed, as long as they rest |
+   * | it ended while its handlers ran                     |                    |                                     | nothing            |
+   * | a drain lets nothing start, and handlers are left     | no                 | all that are left                   | it waits, unclaimed, until they may run again |
    * | it failed in a batch with others                     | no                 | the same                            | alone, at once     |
-   * | a handler failed, not for the last time              | yes                | all that are left                   | it rests           |
+   * | a handler failed, not for the last time              | yes                | all that are left                   | it waits           |
    * | breakers keep handlers, and no other one failed       | no                 | all that are left                   | it waits there     |
-   * | breakers keep handlers, another failed for good       | yes                | those that breakers keep            | it waits there     |
+   * | breakers keep handlers, another failed for good       | yes                | all that breakers keep              | it waits there     |
    * | only batches are left                                | yes                | the batches                         | it gathers         |
    * | none is left                                         | yes                |                                     | done, or dead      |
    */
@@ -544,7 +544,7 @@ export class Core {
       for (const { message } of attempts) message.countAttempt(this.counts)
       const result = this.#callBatch(batch, attempts)
       const failure = result instanceof Promise ? await result : result
-      // Messages that ended meanwhile are accounted for.
+      // Messages that ended while the batch ran are already counted.
       const left = attempts.filter(({ message }) => batch.has(message))
       this.#ran(handler, left, failure, attempts.length)
       for (const attempt of left) void this.#turn(attempt.message, attempt)
@@ -843,8 +843,8 @@ export class Core {
   #later(message: Message, restMs: number): Outcome {
     // Attempts that do not count must not make the next process give the message up, by their number or by the time that they took.
     const attempts = message.attempt - (message.trouble?.exempt ?? 0)
-    // A handler that saw it once may see it again, and the next process must know. It takes this for one crash, however many processes
-    // stop: too little to make the message a suspect.
+    // A handler that saw it once may see it again, and the next process must know. It counts as one crash in total, too little to make
+    // the message a suspect.
     const least = message.mostAttempts > message.attemptsBefore ? 1 : 0
     const next = {
       attempts,
@@ -867,7 +867,7 @@ export class Core {
       this.#tell(message, 'dead')
       if (claim === undefined) return
       this.options.died({ id, message: claim.message, ...outcome.reason }, request)
-      // Meanwhile its handler was done.
+      // Its handler finished while we stored the dead letter.
       if (trouble?.failed?.length === 0) this.#takeBack(message)
       return
     }

@@ -53,7 +53,7 @@ class Trouble {
  *
  * | state     | meaning                                                                              |
  * | --------- | ------------------------------------------------------------------------------------ |
- * | `held`    | it is being stored, it rests, or a batch, a breaker or those before it keep it        |
+ * | `held`    | it is being stored, waits to be retried, or a batch, a breaker or its lane keeps it   |
  * | `waiting` | it waits for its turn in its lane                                                     |
  * | `running` | it has the turn of its lane and a slot of `concurrency`, or its batch has              |
  * | `over`    | settled, dead or given up                                                             |
@@ -73,7 +73,7 @@ export class Message implements MessageView {
   mostAttempts: number
   /** An earlier process may have handed it out, or it was in a batch that failed. */
   redelivered: boolean
-  /** What the inbox handed out. `undefined` before the first turn, while it rests, and at a circuit breaker. */
+  /** What the inbox handed out. `undefined` before the first turn, while it waits to be retried, and at a circuit breaker. */
   claim: Claim | undefined
   event: FleetEvent | MalformedBody | undefined
   /** The handlers that still have to succeed. `undefined` before the first attempt. */
@@ -326,7 +326,7 @@ export class Lanes {
     if (lane.head === undefined) this.#lanes.delete(message.lane)
   }
 
-  /** A message rests, so its lane does not count until that message is over: see {@link messages}. */
+  /** A message waits to be retried, so its lane does not count until that message is over: see {@link messages}. */
   setAside(message: Message): void {
     const { inLane: lane } = message
     if (lane === undefined || lane.aside !== undefined) return

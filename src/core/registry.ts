@@ -55,7 +55,7 @@ export class Registry {
   /** Later runs of a handler for one message. */
   readonly #runs = new Map<Handler, Map<string, Handler>>()
 
-  /** A filter may name the fields of the built-in catalogue and those of `ownFields`. */
+  /** A filter may name the fields of the built-in catalogue and of `ownFields`. */
   constructor(ownFields: FieldCatalogue, more: Subjects | undefined, branch?: string) {
     this.#ownFields = ownFields
     this.#more = more

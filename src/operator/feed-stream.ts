@@ -19,7 +19,7 @@ export interface FeedStreamOptions {
   readonly feed: Feed
   readonly which: FeedFilter
   readonly since: string | undefined
-  /** An item as JSON text: made once, however many readers there are. */
+  /** An item as JSON text, made once for all readers. */
   readonly textOf: (item: FeedItem) => string
   readonly isStopping: () => boolean
   /** Begins what lasts as long as the reader does, and returns what ends it. */

@@ -91,7 +91,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   })
 
   check(
-    'Erasing a vehicle takes its messages, those of no vehicle that have its VIN in any case, and no other',
+    'Erasing a vehicle takes its messages, messages of no vehicle that have its VIN in any case, and no other',
     async (inbox) => {
       const texts = [
         ['GONE', '{"vin":"GONE"}'],

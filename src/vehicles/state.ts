@@ -783,7 +783,7 @@ interface Difference {
 
 /** How a value came. */
 interface HowSent {
-  /** Whether its time is the vehicle's. That of its receipt says nothing about how fast a value changed. */
+  /** Whether the vehicle gave its time. The time of receipt says nothing about how fast a value changed. */
   readonly hasTime: boolean
   readonly isDocument?: boolean
   /** The document rounds: a smaller difference does not count. */

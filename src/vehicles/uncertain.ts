@@ -145,8 +145,8 @@ export class Uncertain {
   }
 
   /**
-   * The vehicle before a message. The first one that it sends after a pause decides whether the pause is a gap for it, once: a later pause that is none does
-   * not make values from before an earlier one certain.
+   * The vehicle before a message. The first message after a pause decides whether the pause is a gap for it, once: a later
+   * pause that is no gap does not make values from before an earlier gap certain.
    */
   decided(state: VehicleState, event: FleetEvent, seq: number): VehicleState {
     if (originOf(event) !== 'vehicle') return state

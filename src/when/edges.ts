@@ -69,7 +69,7 @@ export interface VehicleEdge<Happened extends Occurrence = Occurrence> extends E
    */
   where(...conditions: readonly Condition[]): VehicleEdge<Happened>
   /**
-   * The same edge under your own name, in place of the derived one. The name is part of the id of each occurrence, and the edge
+   * The same edge under your own name instead of the derived one. The name is part of the id of each occurrence, and the edge
    * remembers under it. So give an edge a name that stays when you change its limits, and another one when it becomes another
    * edge. Throws `option_invalid` for a name that is not 1 to 100 characters.
    */

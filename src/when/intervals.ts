@@ -18,11 +18,11 @@ export interface Interval {
   closed?: number
   /** Messages may be missing. */
   gap?: true
-  /** Values up to this time came before a gap, and it was over by then. */
+  /** Values up to this time came before a gap, and it ended before they came again. */
   gapAfter?: number
   /** When the one before ended. */
   before?: number | undefined
-  /** Values up to these times are uncertain at its start, or too old to be those of its start. Not stored. */
+  /** Values up to these times are uncertain at its start, or too old to be the values of its start. Not stored. */
   gapAt?: number
   staleAt?: number
   /** Its interruptions among the samples. Not stored. */
@@ -34,7 +34,7 @@ export interface Timeline {
   at: number
   /** What the condition was last. `null`: not known. */
   was: boolean | null
-  /** Values up to these times are uncertain, or too old to be those of a start. */
+  /** Values up to these times are uncertain, or too old to be the values of a start. */
   gapAt: number
   staleAt: number
   /** The receiver listens again since this time. */

@@ -9,7 +9,7 @@ import { compared, type Episode, episodeOf, hasAll, hashOf, mostTold, tellNext }
 /** The most characters of samples. When there are more, the older half is folded. */
 const mostSamples = 5_000
 
-/** Of an episode that facts tell apart: what is said late must find the samples of then. */
+/** The same for an episode that facts tell apart: a fact that is set late must still find the samples of its time. */
 const mostApart = 30_000
 
 /** What most messages change: the newest time of the vehicle, when that arrived, and the time of the sample that came last. */

@@ -87,13 +87,13 @@ export function moves(options: MovesOptions): Condition {
           const place = { latitude: value.latitude, longitude: value.longitude }
           const stay = read(remembered)
           if (stay === undefined) return JSON.stringify({ from: place, sinceMs: atMs, is: 'new', last: place })
-          const rests = isOver(stay, atMs)
+          const isResting = isOver(stay, atMs)
           // Compare a parked vehicle with its last position. With its first one at that place, jumps at the edge of the circle would be moves.
-          const from = rests && stay.is !== 'resting' ? stay.last : stay.from
+          const from = isResting && stay.is !== 'resting' ? stay.last : stay.from
           const next: Stay =
             metersBetween(from, place) > meters
               ? { from: place, sinceMs: atMs, is: 'moving', last: place }
-              : { from, sinceMs: stay.sinceMs, is: rests ? 'resting' : stay.is, last: place }
+              : { from, sinceMs: stay.sinceMs, is: isResting ? 'resting' : stay.is, last: place }
           return JSON.stringify(next)
         },
       },

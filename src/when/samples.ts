@@ -10,9 +10,9 @@ const longestValue = 256
 
 /** A value as it is kept until it is folded. It is placed by its time. Of two with the same time and field, the later arrival counts. */
 export type Sample = readonly [at: number, field: string | number, value: FieldValue, isLoose?: boolean]
-/** In place of a field: a message without one of the fields, so that there is no silence. */
+/** Instead of a field: a message without one of the fields, so that there is no silence. */
 export const heardOf = -1
-/** In place of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
+/** Instead of a field: values up to now are uncertain, because messages may be missing. The value is when the receiver listened again. */
 export const gapOf = -2
 /** Added to the number of a field whose time is the receipt's. */
 const looseOf = 1_000

@@ -84,4 +84,14 @@ test('a test writes each page of figures, and the page quotes it', () => {
   expect(pieces.filter((piece) => !page.includes(`figures/${piece}.md`))).toEqual([])
 })
 
+test('each page of figures has the command, the commit, the day, the machine and the versions', () => {
+  const missing = globSync('docs/figures/*.md').flatMap((path) => {
+    const text = readFileSync(path, 'utf8')
+    return ['command', 'commit', 'day', 'machine', 'Node']
+      .filter((what) => !new RegExp(`^\\| ${what} +\\| \\S`, 'm').test(text))
+      .map((what) => `${path} lacks ${what}`)
+  })
+  expect(missing).toEqual([])
+})
+
 const figure = (value: number): string => value.toLocaleString('en-US')

@@ -65,7 +65,7 @@ afterAll(() =>
     about:
       'Each request has a fault in its first line, its headers, the framing of its body or the body, and is sent to a ' +
       'real process over its own connection. The process must survive, accept the message that is posted after every hundredth ' +
-      'request, give only answers of the table or those that every HTTP server gives, and reveal no secret.',
+      'request, give only answers of the table or answers that every HTTP server gives, and reveal no secret.',
     tables: [{ title: `Run ${run}`, rows }],
     versions: versionsOf(['node24', 'bun', 'deno']),
   }),

@@ -69,6 +69,38 @@ test('control: a long function, many functions and many fields are found', () =>
   expect(found.find(({ name }) => name === 'src/core/a.ts#Wide')).toMatchObject({ fields: 16 })
 })
 
+describe('sentences', () => {
+  /** Pronouns that send the reader back to look for their noun, and idioms that nobody says. Name the thing. */
+  const readTwice =
+    /\b(?:that of|that which|those of|those that|ones? that|all the same|by then|of then|at the most)\b|\brests\b|\bmeanwhile [a-z]/gi
+  const count = (text: string): number => text.match(readTwice)?.length ?? 0
+  /** May only fall. */
+  const mostReadTwice = 15
+
+  test('in docs, comments and texts are read once: few need a second look', () => {
+    const paths = [
+      ...['src', 'adapters', 'docs'].flatMap(filesUnder),
+      'README.md',
+      'CONTRIBUTING.md',
+      'bench/README.md',
+    ]
+    const found = paths
+      .filter((path) => /\.(ts|md)$/.test(path) && !/generated|node_modules|vitepress/.test(path))
+      .flatMap((path) =>
+        readFileSync(root + path, 'utf8')
+          .split('\n')
+          .filter((line) => count(line) > 0)
+          .map((line) => `${path}: ${line.trim()}`),
+      )
+    expect(found.length <= mostReadTwice ? [] : found).toEqual([])
+  })
+
+  test('control: such a sentence is found, and an option of the name is not', () => {
+    expect(count('The time is that of the receipt, by then the lane rests.')).toBe(3)
+    expect(count('With `meanwhile`, the disk keeps it. import { Meanwhile } from')).toBe(0)
+  })
+})
+
 describe('the formatter has its way', () => {
   /** The lines that keep code from it: what follows is no list, or the comment is behind code. */
   const unformatted = (text: string): readonly string[] => {

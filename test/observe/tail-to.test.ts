@@ -158,7 +158,7 @@ test('ends when it posts to the receiver that it reads', { timeout: 180_000 }, a
   const shown = await listens(remote.url, remote.url, ['--auth', secret])
   // The same message twice, as a relay may send it.
   await post(remote.url, of('V', 1).repeat(2))
-  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/^error: .* is the one that is read/))
+  await expect.poll(() => shown.said).toContainEqual(expect.stringMatching(/^error: .* is also the source/))
   expect(shown.lines.length).toBeLessThan(20)
 })
 

@@ -388,7 +388,7 @@ test('in memory, the reported changes of a script are those of a naive fold', as
   )
 }, 280_000)
 
-test('in a file, no crash at any step loses a change, and none reports one that did not happen', async () => {
+test('in a file, no crash at any step loses a change, and none reports a change that did not happen', async () => {
   await fc.assert(
     fc.asyncProperty(script, (lines) => played(lines, true)),
     { examples: crashes, numRuns: crashes.length + inForm({ short: 10, full: 60, long: 1_000 }) },

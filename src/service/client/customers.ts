@@ -27,7 +27,7 @@ export interface CustomerOfVehicle extends Customer {
 export interface Customers {
   /**
    * The customer who shares this vehicle. `undefined`: nobody shares it, or the service has not said so yet. Never rejects, so a handler
-   * can wait for it: it takes one answer of the service, for 5 seconds at the most, when the list is read for the first time, does not have
+   * can wait for it: it waits for one answer of the service, at most 5 seconds, when the list is read for the first time, does not have
    * the vehicle, or is an hour old. Otherwise it answers at once, and while the service is down it answers with what it knows.
    */
   of(vin: string | undefined): Promise<Customer | undefined>

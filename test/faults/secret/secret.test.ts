@@ -81,7 +81,7 @@ afterAll(() =>
       'Two kinds of wrong guesses, timed in random order and compared with Welch’s t-test, on all times and on the ' +
       'quickest parts of them. `===` is the control, and the test must detect it: |t| above 10 each time. Our comparison passes when a ' +
       `round stays below 4.5 or contradicts the one before. It fails when ${rounds} rounds, each in its own process, agree. The ` +
-      'difference is that of the last round, on the part of the times with the smallest error. The test would detect a difference ' +
+      'difference comes from the last round, from the part of the times with the smallest error. The test would detect a difference ' +
       'of ten such errors.',
     tables: [
       {

@@ -269,7 +269,7 @@ const rowRefused = (path: string, why: string, cause: unknown): FleethookError =
   new FleethookError('message_refused', `The inbox ${path} refuses a row: ${why}.`, { cause })
 
 /** True when the inbox is open, and when its process ends because it could not open it. */
-export const goesOn = 'A receiver that runs continues by itself; one that could not start has to be started again.'
+export const goesOn = 'A receiver that runs continues by itself; if it could not start, start it again.'
 
 export function diskFull(path: string, why: string, cause?: unknown): FleethookError {
   return new FleethookError('inbox_full', `The disk of the inbox ${path} is full: ${why}.`, {

@@ -68,7 +68,7 @@ const schema = `
     bytes INTEGER NOT NULL,
     crc INTEGER NOT NULL,
     text TEXT NOT NULL,
-    -- The only reader that it is for: the one that made it. NULL: it is for all.
+    -- The reader that made it, when it is for no other. NULL: it is for all.
     reader INTEGER
   ) STRICT;
   -- Who reads the messages: the receiver, which is 0 and has no name, and its branches. A reader that is gone stays until it is dropped.
@@ -108,7 +108,7 @@ const schema = `
     doubted_ms INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
-  -- The files of branches of this receiver. One that it no longer has stays here while messages wait there.
+  -- The files of branches of this receiver. A removed branch stays here while messages wait in its file.
   CREATE TABLE branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   -- Vehicles that are erased, until no byte of them is left.
   CREATE TABLE erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
