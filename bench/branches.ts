@@ -3,6 +3,7 @@
  * server, which is down for the first half and killed five times in the second. Prints both runs, and accounts for every message at the end.
  *
  *   node bench/main.ts branches --messages 1000000 --vehicles 1000 --rate 1500
+ *   node bench/main.ts branches --thread        # the inbox works in a thread of its own
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { appendFileSync, closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
@@ -29,6 +30,8 @@ export interface Load {
   readonly rate: number
   /** The number of times the receiver itself is killed in the second half. */
   readonly kills: number
+  /** The inbox works in a thread of its own. */
+  readonly thread: boolean
 }
 
 export interface Run {
@@ -67,8 +70,8 @@ function staging(port: number, file: string): void {
 }
 
 /** The receiver under test. */
-async function production(port: number, folder: string, to: string): Promise<void> {
-  const receiver = createReceiver({ secret: 'secret', inbox: sqliteInbox({ path: join(folder, 'inbox.db') }) })
+async function production(port: number, folder: string, thread: boolean, to: string): Promise<void> {
+  const receiver = createReceiver({ secret: 'secret', inbox: sqliteInbox({ path: join(folder, 'inbox.db'), thread }) })
   let handled = 0
   receiver.on('data', () => void (handled += 1))
   if (to !== '') branch(receiver, { name: 'staging' }).on('*', forward({ to, auth: 'of-staging' }))
@@ -121,13 +124,13 @@ function post(agent: Agent, port: number, body: string): Promise<number> {
 
 /** One run. `say` gets a line each half minute. */
 export async function run(load: Load, isBehind: boolean, say: (line: string) => void): Promise<Run & Partial<Account>> {
-  const { messages, vehicles, rate, kills } = load
+  const { messages, vehicles, rate, kills, thread } = load
   const folder = mkdtempSync(join(tmpdir(), 'fleethook-branches-'))
   const [port, other] = [await freePort(), await freePort()]
   const file = join(folder, 'arrived.txt')
   const to = isBehind ? `http://127.0.0.1:${other}/` : ''
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
-  let receiver = await start('production', String(port), folder, to)
+  let receiver = await start('production', String(port), folder, String(thread), to)
   let behind: ChildProcess | undefined
   let restarted = Promise.resolve()
   /** What still waits for an answer before it, on a slow disk, is posted to the next receiver. */
@@ -155,7 +158,7 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
         const up = Promise.withResolvers<void>()
         isUp = up.promise
         await kill(receiver)
-        receiver = await start('production', String(port), folder, to)
+        receiver = await start('production', String(port), folder, String(thread), to)
         up.resolve()
       }
       if (at % (rate * 30) === 0) say(`${at} posted, ${JSON.stringify(await figuresOf(receiver))}`)
@@ -234,6 +237,7 @@ async function main(args: readonly string[]): Promise<void> {
       vehicles: { type: 'string', default: '1000' },
       rate: { type: 'string', default: '500' },
       kills: { type: 'string', default: '0' },
+      thread: { type: 'boolean', default: false },
     },
   })
   const load = {
@@ -241,6 +245,7 @@ async function main(args: readonly string[]): Promise<void> {
     vehicles: Number(values.vehicles),
     rate: Number(values.rate),
     kills: Number(values.kills),
+    thread: values.thread,
   }
   const say = (line: string): void => console.error(line)
   console.log('without a branch', await run(load, false, say))
@@ -250,6 +255,6 @@ async function main(args: readonly string[]): Promise<void> {
 if (process.argv[1] === here) {
   const [role, ...rest] = process.argv.slice(2)
   if (role === 'staging') staging(Number(rest[0]), rest[1] ?? '')
-  else if (role === 'production') await production(Number(rest[0]), rest[1] ?? '', rest[2] ?? '')
+  else if (role === 'production') await production(Number(rest[0]), rest[1] ?? '', rest[2] === 'true', rest[3] ?? '')
   else await main(process.argv.slice(2))
 }
