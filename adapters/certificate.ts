@@ -5,20 +5,6 @@ import { createSecureContext } from 'node:tls'
 import { FleethookError } from '../src/base/errors.ts'
 import type { TlsFiles, TlsOptions, TlsTexts } from './serve-options.ts'
 
-/** The certificate of a server that listens: its files are watched, and somebody hears before it expires. */
-export interface Certificate {
-  /** What to listen with. */
-  readonly texts: TlsTexts
-  /** Serves another pair, or what is in the files now. Throws `option_invalid` when it cannot be served, and keeps the old pair. */
-  renew(tls?: TlsOptions): void
-  /**
-   * Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. `note` hears when the served certificate ends, in
-   * milliseconds since the epoch, now and with each renewal.
-   */
-  watch(use: ((texts: TlsTexts) => void) | undefined, note: (untilMs: number) => void): void
-  stop(): void
-}
-
 /** How often files are looked at, in milliseconds. Watching would miss the links that some tools swap. */
 const lookMs = 1_000
 /** A certificate and its key are two files, and one is written after the other. A pair that does not match for this long is said. */
@@ -27,69 +13,124 @@ const dayMs = 86_400_000
 /** How long before the end somebody should hear of it. A certificate that lives for days: in its last third. */
 const warnMs = 14 * dayMs
 
-/** Reads the option `tls`. Throws `option_invalid`. */
-export function createCertificate(tls: TlsOptions, runtime: string): Certificate {
-  let files = filesOf(tls)
-  let texts = textsOf(tls)
-  let use: ((texts: TlsTexts) => void) | undefined
-  let note = (_: number): void => {}
-  let timer: NodeJS.Timeout | undefined
-  let served = files && stampOf(files)
+/** The certificate of a server that listens: its files are watched, and somebody hears before it expires. */
+export class Certificate {
+  readonly #runtime: string
+  #files: TlsFiles | undefined
+  #texts: TlsTexts
+  #use: ((texts: TlsTexts) => void) | undefined
+  #note = (_: number): void => {}
+  #timer: NodeJS.Timeout | undefined
+  #served: string | undefined
   /** Since when the files hold something that is not served, and whether that was said. */
-  let waiting: { readonly sinceMs: number; isSaid: boolean } | undefined
-  let warnedMs = -Infinity
+  #waiting: { readonly sinceMs: number; isSaid: boolean } | undefined
+  #warnedMs = -Infinity
 
-  function apply(given: TlsTexts): void {
-    if (use === undefined) {
-      throw new FleethookError('option_invalid', `${runtime} cannot change the certificate of a server that listens.`, {
-        hint: 'Restart the process, terminate TLS in a proxy, or use `serve` of fleethook/node.',
-      })
+  /** Reads the option `tls`. Throws `option_invalid`. */
+  constructor(tls: TlsOptions, runtime: string) {
+    this.#runtime = runtime
+    this.#files = filesOf(tls)
+    this.#texts = textsOf(tls)
+    this.#served = this.#files && stampOf(this.#files)
+  }
+
+  /** What to listen with. */
+  get texts(): TlsTexts {
+    return this.#texts
+  }
+
+  /**
+   * Begins to watch. `use` serves another pair for new connections; `undefined`: this runtime cannot. `note` hears when the served certificate ends, in
+   * milliseconds since the epoch, now and with each renewal.
+   */
+  watch(use: ((texts: TlsTexts) => void) | undefined, note: (untilMs: number) => void): void {
+    this.#use = use
+    this.#note = note
+    this.#noteEnd()
+    this.#warnOfEnd(true)
+    this.#timer = setInterval(() => this.#look(), lookMs)
+    this.#timer.unref()
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** Serves another pair, or what is in the files now. Throws `option_invalid` when it cannot be served, and keeps the old pair. */
+  renew(given?: TlsOptions): void {
+    const next = given ?? this.#files
+    if (next === undefined) {
+      throw new FleethookError(
+        'option_invalid',
+        'renewCertificate was given no certificate, and serve no files of one.',
+        {
+          hint: 'Pass { cert, key }, or give serve `tls: { certFile, keyFile }`.',
+        },
+      )
+    }
+    this.#apply(textsOf(next))
+    this.#files = filesOf(next)
+    this.#served = this.#files && stampOf(this.#files)
+    this.#waiting = undefined
+  }
+
+  #apply(given: TlsTexts): void {
+    if (this.#use === undefined) {
+      throw new FleethookError(
+        'option_invalid',
+        `${this.#runtime} cannot change the certificate of a server that listens.`,
+        {
+          hint: 'Restart the process, terminate TLS in a proxy, or use `serve` of fleethook/node.',
+        },
+      )
     }
     check(given)
-    use(given)
-    texts = given
-    noteEnd()
-    warnedMs = -Infinity
-    warnOfEnd()
+    this.#use(given)
+    this.#texts = given
+    this.#noteEnd()
+    this.#warnedMs = -Infinity
+    this.#warnOfEnd()
   }
 
-  function noteEnd(): void {
-    const end = endOf(texts)
-    if (end !== undefined) note(end.ms)
+  #noteEnd(): void {
+    const end = endOf(this.#texts)
+    if (end !== undefined) this.#note(end.ms)
   }
 
-  function look(): void {
-    warnOfEnd()
+  #look(): void {
+    this.#warnOfEnd()
+    const files = this.#files
     if (files === undefined) return
     const stamp = stampOf(files)
-    if (stamp === served) return void (waiting = undefined)
-    const since = (waiting ??= { sinceMs: performance.now(), isSaid: false })
+    if (stamp === this.#served) return void (this.#waiting = undefined)
+    const waiting = (this.#waiting ??= { sinceMs: performance.now(), isSaid: false })
     try {
       const found = readFiles(files)
-      if (found.cert !== texts.cert || found.key !== texts.key) {
-        apply(found)
+      if (found.cert !== this.#texts.cert || found.key !== this.#texts.key) {
+        this.#apply(found)
         // What to do about `serving the renewed certificate …`: Nothing to do.
         console.info(`fleethook: serving the renewed certificate ${files.certFile}${until(found)}.`)
       }
-      served = stamp
-      waiting = undefined
+      this.#served = stamp
+      this.#waiting = undefined
     } catch (error) {
-      if (since.isSaid || performance.now() - since.sinceMs < (use === undefined ? 0 : patienceMs)) return
-      since.isSaid = true
+      const patienceLeftMs = (this.#use === undefined ? 0 : patienceMs) - (performance.now() - waiting.sinceMs)
+      if (waiting.isSaid || patienceLeftMs > 0) return
+      waiting.isSaid = true
       const why = error instanceof FleethookError ? `${error.message} ${error.hint ?? ''}`.trim() : String(error)
       // What to do about `the certificate on disk is not in use`: The key does not fit, a file is half written, or this runtime
       // cannot change it.
-      console.error(`fleethook: the certificate on disk is not in use${until(texts)}. ${why}`)
+      console.error(`fleethook: the certificate on disk is not in use${until(this.#texts)}. ${why}`)
     }
   }
 
-  function warnOfEnd(isStart = false): void {
+  #warnOfEnd(isStart = false): void {
     const nowMs = Date.now()
-    const end = endOf(texts)
-    if (end === undefined || nowMs - warnedMs < dayMs) return
+    const end = endOf(this.#texts)
+    if (end === undefined || nowMs - this.#warnedMs < dayMs) return
     const leftMs = end.ms - nowMs
     if (leftMs > (isStart ? warnMs : Math.min(warnMs, end.livesMs / 3))) return
-    warnedMs = nowMs
+    this.#warnedMs = nowMs
     const when = new Date(end.ms).toISOString().slice(0, 16).replace('T', ' ')
     // What to do about `the certificate expires at`, `the certificate expired at`: Renew it: with `verify`, the service posts nothing afterward. Of a
     // proxy, only `fleethook doctor --url` says it.
@@ -101,37 +142,6 @@ export function createCertificate(tls: TlsOptions, runtime: string): Certificate
       console.warn(
         `fleethook: the certificate expires at ${when} UTC, ${leftMs < 2 * dayMs ? `in ${Math.ceil(leftMs / 3_600_000)} hours` : `in ${Math.floor(leftMs / dayMs)} days`}. Renew it.`,
       )
-  }
-
-  return {
-    get texts() {
-      return texts
-    },
-    renew(given) {
-      const next = given ?? files
-      if (next === undefined) {
-        throw new FleethookError(
-          'option_invalid',
-          'renewCertificate was given no certificate, and serve no files of one.',
-          {
-            hint: 'Pass { cert, key }, or give serve `tls: { certFile, keyFile }`.',
-          },
-        )
-      }
-      apply(textsOf(next))
-      files = filesOf(next)
-      served = files && stampOf(files)
-      waiting = undefined
-    },
-    watch(given, noting) {
-      use = given
-      note = noting
-      noteEnd()
-      warnOfEnd(true)
-      timer = setInterval(look, lookMs)
-      timer.unref()
-    },
-    stop: () => clearInterval(timer),
   }
 }
 

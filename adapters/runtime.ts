@@ -18,8 +18,9 @@ import { detachedContext, envOfRequest, type ExecutionContext } from '../src/hos
 import type { UnopenedInbox } from '../src/observe/stats.ts'
 import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { failureDetails } from '../src/reports/failure-details.ts'
+import type { Reports } from '../src/reports/reports.ts'
 import { markStartupError } from './startup-errors.ts'
-import { type Certificate, createCertificate } from './certificate.ts'
+import { Certificate } from './certificate.ts'
 import { serveRules, type ServeOptions, type Signal, type TlsOptions, type TlsTexts } from './serve-options.ts'
 
 export type { ServeOptions, Signal, TlsFiles, TlsOptions, TlsTexts } from './serve-options.ts'
@@ -117,20 +118,11 @@ async function start<Options extends ServeOptions>(
   served: Served,
   options: Options,
 ): Promise<Server> {
-  const {
-    port = 3000,
-    hostname,
-    tls,
-    graceMs = 25_000,
-    handlerGraceMs = 2_000,
-    signals = ['SIGTERM', 'SIGINT'],
-    delayBeforeCloseMs,
-    announce = true,
-    exit = true,
-  }: ServeOptions = options
+  const given: ServeOptions = options
+  const { port = 3000, hostname, tls, announce = true } = given
   const name = runtime.name()
   checkOptions('serve', options, { ...serveRules, ...runtime.rules })
-  const certificate = tls && createCertificate(tls, name)
+  const certificate = tls && new Certificate(tls, name)
   const receivers = receiversOf(served)
   for (const receiver of receivers) checkPromise(runtime, receiver)
 
@@ -138,65 +130,144 @@ async function start<Options extends ServeOptions>(
   const listeningWasKept = runtime.listeningWasKept?.(options) ?? false
   await Promise.all(receivers.map((receiver) => receiver.open({ listeningWasKept })))
 
-  let stopping: Promise<DrainResult> | undefined
-  const env = runtime.variables()
+  const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
+  const stop = new Stop(receivers, given, say)
+  const here = servedHere(served, runtime.variables(), stop)
+  const listening = await runtime.listen(here, options, certificate?.texts).catch((cause: unknown) => {
+    throw cannotListen(cause, `${display(hostname)}:${port}`)
+  })
+  stop.listening = listening
+  if (certificate !== undefined) watch(certificate, listening, stop)
+  stop.atSignals(runtime)
+  if (runtime.noInheritedSocket !== undefined && isSocketOffered()) {
+    // What to do about `LISTEN_FDS is set, and`: This runtime [cannot use](deploying.md#bun-and-deno) the socket that systemd passed.
+    say(`LISTEN_FDS is set, and ${runtime.noInheritedSocket} So this process listens on a socket of its own.`)
+  }
+  runtime.opened?.()
+  const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
+  // Said last, because a launcher that waits for this line may send a signal at once.
+  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
+  return {
+    url,
+    port: listening.port,
+    renewCertificate: (given) => renew(certificate, given),
+    close: () => stop.begin(),
+    closed: stop.ended,
+    async [Symbol.asyncDispose]() {
+      await stop.begin()
+    },
+  }
+}
+
+/** What the sockets of a runtime ask. From the beginning of the stop on, answers ask clients to close their connections. */
+function servedHere(served: Served, env: object, stop: Stop): ServedHere {
   const isReceiver = isDrainable(served)
   // Made once. Looking up a name in the variables themselves is a call into Deno, which costs each message 0.5 µs.
   const envOfReceiver = envOfRequest(env, {})
   const answer = (request: Request, connection: object): Response | Promise<Response> =>
     // The context says that nothing has to be kept alive. An app gets the connection beside the environment variables.
     served.fetch(request, (isReceiver ? envOfReceiver : envOfRequest(env, connection)) as never, detachedContext)
-  const reports = receivers.flatMap((receiver) => hostedBy(receiver)?.reports ?? [])
-  const listening: Listening = await runtime
-    .listen(
-      {
-        fetch: (request, connection) =>
-          stopping === undefined
-            ? answer(request, connection)
-            : lastAnswer(answer(request, connection), () => listening.hasNext?.(connection) ?? false),
-        wantsConnection: !isReceiver,
-        receiver: hostedBy(served),
-        env,
-        refused(error) {
-          const { status, hint } = runtimeRefusals[error]
-          const kind = { error, hint, isAuthentic: false }
-          for (const { refusals } of reports) {
-            refusals.count(kind)
-            refusals.tell({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
-          }
-        },
-      },
-      options,
-      certificate?.texts,
-    )
-    .catch((cause: unknown) => {
-      throw cannotListen(cause, `${display(hostname)}:${port}`)
-    })
-  const url = `${tls ? 'https' : 'http'}://${display(hostname)}:${listening.port}`
-  const say = announce ? (line: string): void => console.info(`fleethook: ${line}`) : (): void => {}
+  return {
+    fetch: (request, connection) =>
+      stop.isBegun
+        ? lastAnswer(answer(request, connection), () => stop.listening?.hasNext?.(connection) ?? false)
+        : answer(request, connection),
+    wantsConnection: !isReceiver,
+    receiver: hostedBy(served),
+    env,
+    refused(error) {
+      const { status, hint } = runtimeRefusals[error]
+      const kind = { error, hint, isAuthentic: false }
+      for (const { refusals } of stop.reports) {
+        refusals.count(kind)
+        refusals.tell({ ...kind, status, isTest: false, door: undefined, messages: 0, vins: [] })
+      }
+    },
+  }
+}
 
-  let resolveClosed: (result: DrainResult | PromiseLike<DrainResult>) => void
-  const closed = new Promise<DrainResult>((resolve) => {
-    resolveClosed = resolve
-  })
-  const forget: (() => void)[] = []
+/** Serves the newest certificate until the stop, and reports when it ends. */
+function watch(certificate: Certificate, listening: Listening, stop: Stop): void {
   const { useCertificate } = listening
-  certificate?.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)), (untilMs) => {
-    for (const one of reports) one.certificateUntilMs = untilMs
+  certificate.watch(useCertificate && ((texts) => useCertificate.call(listening, texts)), (untilMs) => {
+    for (const one of stop.reports) one.certificateUntilMs = untilMs
   })
-  forget.push(() => certificate?.stop())
+  stop.atEnd(() => certificate.stop())
+}
 
-  async function stop(delayMs: number): Promise<DrainResult> {
+/** How a server stops: it waits for the load balancer, closes its sockets and drains its receivers, at the same time. */
+class Stop {
+  /** Undefined until the sockets are open. */
+  listening: Listening | undefined
+  isBegun = false
+  /** Resolves when the server has stopped. */
+  readonly ended: Promise<DrainResult>
+  readonly reports: readonly Reports[]
+  readonly #receivers: readonly Drainable[]
+  readonly #options: ServeOptions
+  readonly #say: (line: string) => void
+  #resolve: (result: Promise<DrainResult>) => void = () => {}
+  readonly #atEnd: (() => void)[] = []
+
+  constructor(receivers: readonly Drainable[], options: ServeOptions, say: (line: string) => void) {
+    this.#receivers = receivers
+    this.#options = options
+    this.#say = say
+    this.reports = receivers.flatMap((receiver) => hostedBy(receiver)?.reports ?? [])
+    this.ended = new Promise((resolve) => (this.#resolve = resolve))
+  }
+
+  atEnd(run: () => void): void {
+    this.#atEnd.push(run)
+  }
+
+  /** Stops at the first signal. The second one ends the process. */
+  atSignals(runtime: Runtime<never>): void {
+    const { signals = ['SIGTERM', 'SIGINT'], delayBeforeCloseMs, exit = true } = this.#options
+    for (const signal of signals === false ? [] : signals) {
+      const off = runtime.onSignal(signal, () => {
+        if (this.isBegun) {
+          this.#forget()
+          if (runtime.raise === undefined) process.kill(process.pid, signal)
+          else runtime.raise(signal)
+          return
+        }
+        const delayMs = delayBeforeCloseMs ?? (this.#isUnheeded() ? 0 : defaultDelayMs)
+        const when = delayMs > 0 ? ` after ${delayMs} ms` : ''
+        this.#say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
+        this.begin(delayMs)
+          // What to do about `stopping failed`: The error follows the text.
+          .catch((error: unknown) => consoleLog.error('stopping failed', failureDetails(error, true)))
+          .finally(() => {
+            if (exit) endSoon()
+          })
+      })
+      this.atEnd(off)
+    }
+  }
+
+  /** Begins the stop, once. The sockets close after `delayMs`. */
+  begin(delayMs: number = 0): Promise<DrainResult> {
+    if (!this.isBegun) {
+      this.isBegun = true
+      this.listening?.beginStop?.()
+      this.#resolve(this.#run(delayMs))
+    }
+    return this.ended
+  }
+
+  async #run(delayMs: number): Promise<DrainResult> {
+    const { graceMs = 25_000, handlerGraceMs = 2_000 } = this.#options
     let listensUntilMs = Infinity
     const notListeningMs = (): number => Math.max(0, performance.now() - listensUntilMs)
-    const takeUntil = delay(delayMs).then(() => {
+    const takeUntil = this.#delay(delayMs).then(() => {
       listensUntilMs = performance.now()
-      return listening.stop(graceMs / 2)
+      return this.listening?.stop(graceMs / 2)
     })
     const startedMs = performance.now()
     const deadlineMs = delayMs + graceMs
     const results = await Promise.all(
-      receivers.map(async (receiver) => {
+      this.#receivers.map(async (receiver) => {
         // Answers that wait for handlers need handlers that run, so this drain begins when the sockets are closed.
         if (receiver.ack === 'handled') await takeUntil
         const leftMs = Math.max(0, Math.round(deadlineMs - (performance.now() - startedMs)))
@@ -204,71 +275,28 @@ async function start<Options extends ServeOptions>(
       }),
     )
     await takeUntil
-    for (const off of forget) off()
+    this.#forget()
     const result = together(results)
     const ofBranches = Object.entries(result.branches ?? {}).map(([name, of]) => ` Branch ${name}: ${stoppedWith(of)}.`)
-    say(`stopped: ${stoppedWith(result)}.${ofBranches.join('')}${facts(receivers, 'stop')}`)
+    this.#say(`stopped: ${stoppedWith(result)}.${ofBranches.join('')}${facts(this.#receivers, 'stop')}`)
     return result
   }
 
-  /** Whether nobody is left to tell of the stop: no connection is open, and no load balancer asks whether it is ready. */
-  const isUnheeded = (): boolean =>
-    listening.isIdle?.() === true && !reports.some(({ readinessAsked }) => readinessAsked)
+  #forget(): void {
+    for (const run of this.#atEnd) run()
+  }
 
-  async function delay(delayMs: number): Promise<void> {
+  /** Whether nobody is left to tell of the stop: no connection is open, and no load balancer asks whether it is ready. */
+  #isUnheeded(): boolean {
+    return this.listening?.isIdle?.() === true && !this.reports.some(({ readinessAsked }) => readinessAsked)
+  }
+
+  async #delay(delayMs: number): Promise<void> {
     const untilMs = performance.now() + delayMs
     // Clients that are told to close their connections need no more time when the last one is closed.
-    while (performance.now() < untilMs && !(delayBeforeCloseMs === undefined && isUnheeded())) {
+    while (performance.now() < untilMs && !(this.#options.delayBeforeCloseMs === undefined && this.#isUnheeded())) {
       await new Promise((resolve) => setTimeout(resolve, Math.min(20, untilMs - performance.now())))
     }
-  }
-
-  function close(delayMs = 0): Promise<DrainResult> {
-    if (stopping === undefined) {
-      listening.beginStop?.()
-      stopping = stop(delayMs)
-      resolveClosed(stopping)
-    }
-    return stopping
-  }
-
-  for (const signal of signals === false ? [] : signals) {
-    forget.push(
-      runtime.onSignal(signal, () => {
-        if (stopping !== undefined) {
-          for (const off of forget) off()
-          if (runtime.raise === undefined) process.kill(process.pid, signal)
-          else runtime.raise(signal)
-          return
-        }
-        const delayMs = delayBeforeCloseMs ?? (isUnheeded() ? 0 : defaultDelayMs)
-        const when = delayMs > 0 ? ` after ${delayMs} ms` : ''
-        say(`${signal}: taking no more messages${when}, finishing what was taken. A second signal ends at once.`)
-        close(delayMs)
-          // What to do about `stopping failed`: The error follows the text.
-          .catch((error: unknown) => consoleLog.error('stopping failed', failureDetails(error, true)))
-          .finally(() => {
-            if (exit) endSoon()
-          })
-      }),
-    )
-  }
-  if (runtime.noInheritedSocket !== undefined && isSocketOffered()) {
-    // What to do about `LISTEN_FDS is set, and`: This runtime [cannot use](deploying.md#bun-and-deno) the socket that systemd passed.
-    say(`LISTEN_FDS is set, and ${runtime.noInheritedSocket} So this process listens on a socket of its own.`)
-  }
-  runtime.opened?.()
-  // Said last, because a launcher that waits for this line may send a signal at once.
-  say(`listening on ${url}\n  ${name}. ${meanings(receivers)}${facts(receivers, 'start')}`)
-  return {
-    url,
-    port: listening.port,
-    renewCertificate: (given) => renew(certificate, given),
-    close: () => close(),
-    closed,
-    async [Symbol.asyncDispose]() {
-      await close()
-    },
   }
 }
 

@@ -9,21 +9,22 @@ import {
   createRoutes,
   GivenRequest,
   type Incoming,
+  type Routes,
 } from './http/routes.ts'
 import type { Body } from './http/body.ts'
 import type { Door } from './http/paths.ts'
-import { createSecretCheck } from './http/secret.ts'
+import { createSecretCheck, type SecretCheck } from './http/secret.ts'
 import { operatedBy } from './operator/operated.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
 import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'
 import { checkOption, numberBetween } from './base/options.ts'
 import { quietMs } from './base/log.ts'
-import { isBound } from './hosting/execution-context.ts'
+import { isBound, type RequestScope } from './hosting/execution-context.ts'
 import type { DeliveryIds } from './inbox/delivery-id.ts'
 import { Receipts, type ReceivedTest, testHeader } from './inbox/receipts.ts'
-import type { InboxMessage } from './inbox/inbox.ts'
-import type { AddedBy, Handling, KeepsVehicles, Receiver, Webhook } from './receiver/interface.ts'
+import type { InboxFactory, InboxMessage } from './inbox/inbox.ts'
+import type { AddedBy, Handling, KeepsVehicles, Receiver, Source, Webhook } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
 import type { MissingField } from './observe/stats.ts'
@@ -82,61 +83,86 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const { inbox } = given
   // Where processes share a store, the clock of the store decides.
   const settings = inbox.clock === undefined ? given : { ...given, clock: inbox.clock(given.clock) }
-  const { clock, limits, bodyBytes, basePath } = settings
+  const { clock, limits, parts } = settings
   const reports = new Reports(settings)
-  const checkSecret = createSecretCheck(settings.secret, settings.log)
+  const { drift, clocksBehind, noteState: note } = reports
   const receipts = new Receipts({
-    normalizer: createNormalizer({
-      ...settings,
-      onDrift: (field, seen) => reports.drift.note(field, seen, 'undecoded'),
-    }),
+    normalizer: createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen, 'undecoded') }),
     clock,
     mostMessages: limits.pendingMessages,
     onClockBehind: reports.noteClockBehind,
     ids,
   })
-  const vehiclesPart = settings.parts.find((part) => 'keep' in part)
-  const { noteState: note, clocksBehind, drift } = reports
   const fieldsMissing = (missing: readonly MissingField[]): void => void (reports.fieldsMissing = missing)
-  const vehicles = vehiclesPart?.keep({ ...settings, note, clocksBehind, drift, fieldsMissing })
+  const vehicles = parts.find((part) => 'keep' in part)?.keep({ ...settings, note, clocksBehind, drift, fieldsMissing })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy, follows })
+  const entrance = new Entrance(intake)
+  const routes = createRoutes<Bindings>(entrance, settings.basePath)
+  const receiver = handlingBy<Bindings, Fields, Keeps>(inbox, intake, entrance)
+  reports.observers.attach(receiver)
+  markRoutes(routes.app, receiver)
+  const { begin, targets } = routes
+  const hosted = { begin, targets, settings: given, reports, intake }
+  markHosted(inbox, hosted)
+  return { receiver, webhook: webhookBy(routes, entrance), hosted }
+}
+
+/** Where requests and sources come in: their secret is checked, their body is read, and its messages are kept. */
+class Entrance {
+  readonly #intake: Intake
+  readonly #reports: Reports
+  #closing: AbortController | undefined
+  readonly #checkSecret: ReturnType<typeof createSecretCheck>
+  readonly busy: Intake['busy']
+  readonly readiness: Intake['operator']['readiness']
+
+  constructor(intake: Intake) {
+    const { secret, log } = intake.parts.settings
+    this.#intake = intake
+    this.#reports = intake.parts.reports
+    this.#checkSecret = createSecretCheck(secret, log)
+    this.busy = intake.busy
+    this.readiness = intake.operator.readiness
+  }
 
   /** The path of a request begins with its secret. With the right one, it may send a body, and a drain waits for that. */
-  function receive(
+  receive(
     incoming: Incoming,
     door: Door,
-    checked: ReturnType<typeof checkSecret> = checkSecret(incoming.authorization, door, incoming.env),
+    checked: ReturnType<SecretCheck> = this.#checkSecret(incoming.authorization, door, incoming.env),
   ): Begun | Promise<Begun> {
-    if (checked instanceof Promise) return checked.then((known) => receive(incoming, door, known))
-    if ('error' in checked) return answer(checked, incoming, door)
+    const intake = this.#intake
+    if (checked instanceof Promise) return checked.then((known) => this.receive(incoming, door, known))
+    if ('error' in checked) return this.#answer(checked, incoming, door)
     const { place, isListed } = checked
-    if (place !== undefined) reports.noteSecret(place)
-    if (intake.isDraining) return answer({ error: 'draining' }, incoming, door)
+    if (place !== undefined) this.#reports.noteSecret(place)
+    if (intake.isDraining) return this.#answer({ error: 'draining' }, incoming, door)
     const entrance: InboxMessage['door'] = isListed && place !== undefined ? `${door} ${place}` : door
     intake.lifecycle.enter()
     return {
-      limitBytes: bodyBytes[door],
+      limitBytes: intake.parts.settings.bodyBytes[door],
       take: (body) =>
-        take(body, incoming, door, entrance)?.then((refusal) =>
-          refusal ? answer(refusal, incoming, door) : success,
+        this.take(body, incoming, door, entrance)?.then((refusal) =>
+          refusal ? this.#answer(refusal, incoming, door) : success,
         ) ?? success,
     }
   }
 
   /** The path after the secret: read, keep. The refusal says what was not taken. `undefined`: everything is, at once. */
-  function take(
+  take(
     given: Body | Refusal,
     request: AuthorizedRequest,
     door: Door,
     entrance: InboxMessage['door'],
-    isReady: boolean = intake.isReady,
+    isReady: boolean = this.#intake.isReady,
   ): Taken {
+    const intake = this.#intake
     // Ids of new messages have to sort after ids of old messages, so none is made before the inbox is open.
     if (!isReady)
       return intake.becomeReady().then((isOpen) => {
-        if (isOpen) return take(given, request, door, entrance, true)
+        if (isOpen) return this.take(given, request, door, entrance, true)
         intake.lifecycle.leave()
         return { error: 'inbox_unavailable', hint: intake.notReadyHint }
       })
@@ -144,76 +170,103 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
     try {
       const body: Body | Refusal = 'text' in given && given.text.trim() === '' ? { error: 'body_empty' } : given
       const { messages, tests, broken } =
-        'error' in body ? { messages: [], broken: body } : receipts.read(body, door, entrance)
-      if (tests !== undefined && tests.length > 0) noteTests(tests, request, door)
+        'error' in body ? { messages: [], broken: body } : intake.parts.receipts.read(body, door, entrance)
+      if (tests !== undefined && tests.length > 0) this.#noteTests(tests, request, door)
       const put = intake.put(messages, request)
-      if (put !== undefined || broken !== undefined) rest = takeRest(put, messages, broken, body, request)
+      if (put !== undefined || broken !== undefined) rest = this.#takeRest(put, messages, broken, body, request)
     } finally {
       if (rest === undefined) intake.lifecycle.leave()
     }
     return rest
   }
 
+  /** Takes the messages of a source, until its end or {@link endSources}. */
+  async from(source: Source, from: RequestScope): Promise<void> {
+    const intake = this.#intake
+    if (intake.isDraining) return undefined
+    // Created with the first source: on Workers a signal belongs to a request, and a module has none.
+    this.#closing ??= new AbortController()
+    return source.feed({
+      clock: intake.parts.settings.clock,
+      signal: this.#closing.signal,
+      take: async (text) => {
+        // When the inbox is full, the source gives its message again later.
+        const error = intake.inbox.refusing()
+        if (error !== undefined) return error
+        if (intake.isDraining) return 'draining'
+        intake.lifecycle.enter()
+        const refusal = await this.take({ text }, from, 'root', 'root')
+        if (refusal !== undefined) this.#reports.refusals.note(refusal, { ...refusal, door: 'root' })
+        return refusal?.error
+      },
+      tell: (gap) => intake.putInternal(intake.parts.receipts.own(gap), from),
+    })
+  }
+
+  /** Ends the sources, as a drain does. */
+  endSources(): void {
+    this.#closing?.abort()
+  }
+
   /** What follows when the messages before the broken one are kept, or refused. */
-  async function takeRest(
+  async #takeRest(
     put: ReturnType<Intake['put']>,
     messages: readonly InboxMessage[],
     broken: Refusal | undefined,
     body: Body | Refusal,
     request: AuthorizedRequest,
   ): Promise<RefusalOfMessages | undefined> {
+    const intake = this.#intake
     try {
       const refusal = await put
       if (refusal !== undefined) return { ...refusal, messages }
       if (broken === undefined) return undefined
       const text = 'error' in body ? undefined : body
       if (text !== undefined || broken.error === 'body_gzip_broken')
-        await intake.putInternal(receipts.malformed(text, broken), request)
+        await intake.putInternal(intake.parts.receipts.malformed(text, broken), request)
       return broken
     } finally {
-      if (broken !== undefined) noteUnread(broken, request)
+      if (broken !== undefined) this.#noteUnread(broken, request)
       intake.lifecycle.leave()
     }
   }
 
   /** The service sent something that nobody could read, and it does not send it again. */
-  function noteUnread({ error }: Refusal, request: AuthorizedRequest): void {
+  #noteUnread({ error }: Refusal, request: AuthorizedRequest): void {
     if (isTest(request)) return
     const reason = error === 'body_too_large' ? error : 'body_unreadable'
-    const now = clock.now()
-    intake.gaps.note({ reason, fromMs: now, toMs: now, missed: 1 }, request)
+    const now = this.#intake.parts.settings.clock.now()
+    this.#intake.gaps.note({ reason, fromMs: now, toMs: now, missed: 1 }, request)
   }
 
-  function noteTests(tests: readonly ReceivedTest[], request: AuthorizedRequest, door: Door): void {
+  #noteTests(tests: readonly ReceivedTest[], request: AuthorizedRequest, door: Door): void {
     const given = request.headers && [...request.headers()]
     const headers = (given ?? []).map(([name, value]) => ({ name, length: value.length }))
     const encoding = given && (given.find(([name]) => name === 'content-encoding')?.[1] ?? 'identity')
-    for (const test of tests) reports.noteTest({ ...test, door, encoding, headers })
+    for (const test of tests) this.#reports.noteTest({ ...test, door, encoding, headers })
   }
 
-  function answer(refusal: RefusalOfMessages, incoming: Incoming, door: Door): Answer {
-    const refused = noteAndRefuse(refusal, door, isTest(incoming))
-    const lines = isBound(incoming.context) ? reports.requestEnds(quietMs) : undefined
-    if (lines !== undefined) incoming.context?.waitUntil(lines)
-    return refused
-  }
-
-  function noteAndRefuse(refusal: RefusalOfMessages, door?: Door, isOfTest: boolean = false): Answer {
-    reports.refusals.note(refusal, { door, isTest: isOfTest, ...refusal })
+  #answer(refusal: RefusalOfMessages, incoming: Incoming, door: Door): Answer {
+    this.refused(refusal, incoming, door)
+    const { context } = incoming
+    const lines = isBound(context) ? this.#reports.requestEnds(quietMs) : undefined
+    if (lines !== undefined) context?.waitUntil(lines)
     return refuse(refusal)
   }
 
-  const routes = createRoutes<Bindings>(
-    {
-      receive,
-      busy: intake.busy,
-      readiness: intake.operator.readiness,
-      refused: (refusal, request) => reports.refusals.note(refusal, { isTest: isTest(request) }),
-    },
-    basePath,
-  )
+  /** Counts a refused request. */
+  refused(refusal: RefusalOfMessages, request: AuthorizedRequest, door?: Door): void {
+    this.#reports.refusals.note(refusal, { door, isTest: isTest(request), ...refusal })
+  }
+}
 
-  let closing: AbortController | undefined
+/** The receiver as its application uses it. */
+function handlingBy<Bindings extends object, Fields extends FieldCatalogue, Keeps extends boolean>(
+  inbox: InboxFactory,
+  intake: Intake,
+  entrance: Entrance,
+): Handling<Bindings, Fields, Keeps> {
+  const { registry, behind } = intake.parts
   const receiver: Handling<Bindings, Fields, Keeps> = {
     ...intake.operator,
     inbox,
@@ -240,7 +293,7 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       // NaN would end it at once, and lose what is in memory.
       for (const name of ['deadlineMs', 'handlerGraceMs'] as const)
         checkOption('drain', name, options[name], numberBetween(0, Infinity))
-      closing?.abort()
+      entrance.endSources()
       const drained = intake.drain(options)
       return behind.branches?.drain(options, drained) ?? drained
     },
@@ -248,42 +301,24 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
       await receiver.drain()
     },
   }
-  const webhook: Webhook<Bindings> = {
+  return receiver
+}
+
+/** The ways by which messages come. */
+function webhookBy<Bindings extends object>(routes: Routes<Bindings>, entrance: Entrance): Webhook<Bindings> {
+  return {
     routes: () => routes.app,
     fetch: routes.fetch,
     async accept(message) {
       const request = new GivenRequest(message)
       const door = message.path === undefined ? 'root' : routes.targets.get(message.path.split('?', 1).join())
-      if (door === 'root' || door === 'collector') return answerOf(receive(request, door), request)
-      return noteAndRefuse({ error: 'path_unknown' }, undefined, isTest(request))
+      if (door === 'root' || door === 'collector') return answerOf(entrance.receive(request, door), request)
+      const refusal: Refusal = { error: 'path_unknown' }
+      entrance.refused(refusal, request)
+      return refuse(refusal)
     },
-    async from(source, { env, context } = {}) {
-      if (intake.isDraining) return undefined
-      // Created with the first source: on Workers a signal belongs to a request, and a module has none.
-      closing ??= new AbortController()
-      return source.feed({
-        clock,
-        signal: closing.signal,
-        async take(text) {
-          // When the inbox is full, the source gives its message again later.
-          const error = intake.inbox.refusing()
-          if (error !== undefined) return error
-          if (intake.isDraining) return 'draining'
-          intake.lifecycle.enter()
-          const refusal = await take({ text }, { env, context }, 'root', 'root')
-          if (refusal !== undefined) reports.refusals.note(refusal, { ...refusal, door: 'root' })
-          return refusal?.error
-        },
-        tell: (gap) => intake.putInternal(receipts.own(gap), { env, context }),
-      })
-    },
+    from: (source, { env, context } = {}) => entrance.from(source, { env, context }),
   }
-  reports.observers.attach(receiver)
-  markRoutes(routes.app, receiver)
-  const { begin, targets } = routes
-  const hosted = { begin, targets, settings: given, reports, intake }
-  markHosted(inbox, hosted)
-  return { receiver, webhook, hosted }
 }
 
 /** Stops a type of Hono that has the bindings inside, because `createReceiver` takes only the bindings. */

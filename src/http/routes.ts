@@ -69,7 +69,7 @@ interface Answering {
   refused(refusal: Refusal, request: AuthorizedRequest): void
 }
 
-interface Routes<Bindings extends object> {
+export interface Routes<Bindings extends object> {
   /** The app to mount in a host. */
   readonly app: Hono<{ Bindings: Bindings }>
   /** The same without a host. It looks up the path itself, because routing by Hono costs more than checking the secret. */

@@ -23,7 +23,7 @@ export interface UsedSecret {
 }
 
 /** Checks the Authorization header of a request: the secret that it has, or why it is refused. */
-type SecretCheck<Bindings = unknown> = (
+export type SecretCheck<Bindings = unknown> = (
   authorization: string | null | undefined,
   door: Door,
   env: Bindings,
