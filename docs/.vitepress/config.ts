@@ -126,20 +126,26 @@ function processTerm(term: string): string | null {
 }
 
 /**
- * The words of a text, and its names with underscores as a whole: codes of errors, answers and metrics. They begin with a `_`, so that a word
- * alone does not find them. Goes into the site as text, too.
+ * The words of a text, and as a whole the names that somebody looks up: codes of errors, answers and metrics, checks of `doctor`, alerts.
+ * These begin with a `_`, so that a word alone, or the beginning of one, does not find them. Goes into the site as text, too.
  */
 function tokenize(text: string): string[] {
-  const codes = text.match(/[A-Za-z]+(?:_[A-Za-z]+)+/g) ?? []
-  return [...text.split(/[\s\p{Z}\p{P}]+/u), ...codes.map((code) => `_${code}`)]
+  const names =
+    text.match(
+      /[a-z]+(?:_[a-z]+)+|\b(?:secret|webhook|proxy|inbox|postgres|receiver|vehicles)\.[a-z]+\b|\b(?:backlog|certificateends|deadletters|diskslow|draining|drift|failing|handlerpaused|handlerslow|lost|nothingarrives|nothinghandles|receivergone|refusing|serveraway)\b/gi,
+    ) ?? []
+  return [...text.split(/[\s\p{Z}\p{P}]+/u), ...names.map((name) => `_${name}`)]
 }
 
-/** Who looks for such a name, or for the word of an alert, wants to know what to do: these pages say it. Goes into the site as text. */
+/** Who looks for such a name wants to know what to do: these sections say it. Few look for why it was decided. Goes into the site as text. */
 function boostDocument(id: string, term: string): number {
-  const alerts =
-    /^(backlog|certificateends|deadletters|diskslow|drift|failing|handlerpaused|handlerslow|lost|nothingarrives|nothinghandles|receivergone|refusing|serveraway)$/
-  if (alerts.test(term)) return id.endsWith('/operating.html#what-to-watch') ? 20 : 1
-  return term.startsWith('_') && /\/(troubleshooting|http|operating)\.html/.test(id) ? 20 : 1
+  if (/^[45]\d\d$/.test(term)) return /\/http\.html#what-each-error-means/.test(id) ? 20 : 1
+  if (!term.startsWith('_'))
+    return /\/troubleshooting\.html#the-log-says$/.test(id) ? 2 : /\/decisions\//.test(id) ? 0.7 : 1
+  if (term.includes('.')) return id.endsWith('/troubleshooting.html#each-check-of-doctor') ? 20 : 1
+  if (!/^_draining$|_.*_/.test(term)) return id.endsWith('/operating.html#what-to-watch') ? 20 : 1
+  if (/\/http\.html#what-each-error-means|\/troubleshooting\.html#errors-by-code$/.test(id)) return 20
+  return /\/(troubleshooting|http|operating)\.html/.test(id) ? 5 : 1
 }
 
 /** Writes the source of every page beside it, and `llms.txt`, which lists them. */

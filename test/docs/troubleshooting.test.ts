@@ -35,6 +35,18 @@ test.each([
   expect(lacking).toEqual([])
 })
 
+test('the page has each check of doctor', () => {
+  const checks = new Set(
+    [
+      ...read('adapters/cli/doctor.ts').matchAll(
+        /'((?:secret|webhook|proxy|inbox|postgres|receiver|vehicles)\.[a-z]+)'/g,
+      ),
+    ].map(([, id = '']) => id),
+  )
+  expect(checks.size).toBeGreaterThan(25)
+  expect([...checks].filter((id) => !isOnPage(`\`${id}\``))).toEqual([])
+})
+
 test('the page lists every line that is logged', () => {
   const logged = /\b(?:log|say)\.(?:warn|error)\(\s*(?:\/\/[^\n]*\s*)*(?:'([^']+)'|`((?:\$\{[^}]*\}|[^$])+?)`\s*[,)])/g
   const lines = sources.flatMap((source) =>

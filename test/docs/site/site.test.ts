@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { repository, root } from '../../../docs/.vitepress/links.ts'
 import { entries } from '../../../docs/.vitepress/reference.ts'
+import { meanings } from '../../../scripts/troubleshooting.ts'
+import { refusalErrors } from '../../../src/http/answers.ts'
 import { inForm } from '../../form.ts'
 import { axe, type Browser, launch, type Page } from '../../inspector/page/scene.ts'
 import { base, build, built, host, type Site } from './site.ts'
@@ -133,25 +135,34 @@ describe('in a browser', () => {
     await page.close()
   }, 300_000)
 
-  test('the code of an answer, and the word of an alert, lead to what to do about it', async () => {
-    const rules = readFileSync(join(root, 'examples/observability/alerts.yml'), 'utf8')
-    const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name = '']) => name)
-    const codes = ['secret_wrong', 'body_too_large', 'inbox_full', 'inbox_unavailable', 'event_missing']
-    const aboutCodes = /\/(http|operating|troubleshooting)\.html#/
+  test('the code of an error or an answer, a check of doctor and the word of an alert lead to what to do about it', async () => {
+    const wordsIn = (file: string, pattern: RegExp): readonly string[] => [
+      ...new Set([...readFileSync(join(root, file), 'utf8').matchAll(pattern)].map(([, name = '']) => name)),
+    ]
+    const codes = [...meanings('src/base/errors.ts', 'ErrorCode').keys(), ...refusalErrors]
+    const pageOf = new Map([
+      ...codes.map((code) => [code, /\/(http\.html#what-each-error|troubleshooting\.html#errors-by-code)/] as const),
+      ...wordsIn(
+        'adapters/cli/doctor.ts',
+        /'((?:secret|webhook|proxy|inbox|postgres|receiver|vehicles)\.[a-z]+)'/g,
+      ).map((check) => [check, /\/troubleshooting\.html#each-check-of-doctor$/] as const),
+      ...wordsIn('examples/observability/alerts.yml', /alert: (\w+)/g).map(
+        (alert) => [alert, /\/operating\.html#what-to-watch$/] as const,
+      ),
+    ])
+    expect(pageOf.size).toBeGreaterThan(75)
     const page = await browser.newPage()
     await page.goto(site.url, { waitUntil: 'networkidle' })
     await page.keyboard.press('Control+k')
-    for (const word of [...codes, ...alerts]) {
+    for (const [word, where] of pageOf) {
       const first = page.locator('.results li:first-child a')
       await page.locator('#localsearch-input').fill('')
       await expect.poll(() => first.count()).toBe(0)
       await page.locator('#localsearch-input').fill(word)
-      await expect
-        .poll(() => first.getAttribute('href'), { message: word })
-        .toMatch(codes.includes(word) ? aboutCodes : /\/operating\.html#what-to-watch$/)
+      await expect.poll(() => first.getAttribute('href'), { message: word }).toMatch(where)
     }
     await page.close()
-  })
+  }, 120_000)
 
   test.each([
     ['wide', { width: 1280, height: 800 }],
