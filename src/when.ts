@@ -17,7 +17,7 @@ import type { FieldValue, Location } from './events/values.ts'
 import type { AlertOccurrence, Change, Condition } from './vehicles/edge.ts'
 import { type Fact, isFact } from './vehicles/fact.ts'
 import { isDeepEqual } from './vehicles/state.ts'
-import type { Area } from './when/areas.ts'
+import type { Area, MarginOption } from './when/areas.ts'
 import {
   checkConstant,
   checkField,
@@ -43,7 +43,6 @@ import {
   type InvalidOption,
   type LastingEdge,
   type Limit,
-  type MarginOption,
   movesEdge,
   onlineEdge,
   silentEdge,
@@ -70,6 +69,7 @@ export type {
   EdgeTimer,
   EdgeTopic,
   EpisodeOccurrence,
+  KnownThen,
   Occurrence,
   PendingTimer,
   Trace,
@@ -78,7 +78,7 @@ export type {
 export type { Clockwork, Timing, TimingHost } from './vehicles/timing.ts'
 export type { FactsBy, FactTime, RowOf, SetAllOptions, SetAllResult, VehiclesStats } from './vehicles/vehicles.ts'
 export { metersBetween } from './vehicles/places.ts'
-export { type Area, circle, type Circle, polygon } from './when/areas.ts'
+export { type Area, circle, type Circle, type MarginOption, polygon } from './when/areas.ts'
 export { all, any, type FreshOption, inside, not } from './when/conditions.ts'
 export { fact, type FactGiven, type FactTypes, has } from './when/facts.ts'
 export type { Fact, KnownFact } from './vehicles/fact.ts'
@@ -89,7 +89,6 @@ export type {
   InvalidOption,
   LastingEdge,
   Limit,
-  MarginOption,
   VehicleEdge,
 } from './when/edges.ts'
 export { episode, type Episode, type EpisodeEdge, type EpisodeOptions, type Measures } from './when/episode.ts'
@@ -491,7 +490,8 @@ export const rises: Rules['rises'] = builtIn.rises
 export const falls: Rules['falls'] = builtIn.falls
 
 /**
- * Happens when a vehicle's `Location` gets into an area. With `marginMeters`, it must have been that far outside before.
+ * Happens when a vehicle's `Location` gets into an area. With `marginMeters`, it must have been that far outside before. The area may be a fact of
+ * the vehicle: then it also happens when the area becomes another one, around the vehicle.
  *
  * @example
  * ```ts
@@ -501,13 +501,17 @@ export const falls: Rules['falls'] = builtIn.falls
  * export const arrives = enters(depot, { marginMeters: 30 })
  * ```
  */
-export function enters(area: Area, options?: MarginOption & FirstOption): VehicleEdge<Change<Location>> {
+export function enters(
+  area: Area | Fact<string, Area, never>,
+  options?: MarginOption & FirstOption,
+): VehicleEdge<Change<Location>> {
   return areaEdge('enters', area, options)
 }
 
 /**
  * Happens when a vehicle's `Location` gets out of an area. With `marginMeters`, it happens that far outside. With `first: true`, also when the first
- * position is outside.
+ * position is outside. The area may be a fact of the vehicle: then it also happens when the area becomes another one, that the vehicle is not in. It
+ * does not happen when the fact is removed.
  *
  * @example
  * ```ts
@@ -517,7 +521,10 @@ export function enters(area: Area, options?: MarginOption & FirstOption): Vehicl
  * export const departs = leaves(depot, { marginMeters: 30 })
  * ```
  */
-export function leaves(area: Area, options?: MarginOption & FirstOption): VehicleEdge<Change<Location>> {
+export function leaves(
+  area: Area | Fact<string, Area, never>,
+  options?: MarginOption & FirstOption,
+): VehicleEdge<Change<Location>> {
   return areaEdge('leaves', area, options)
 }
 

@@ -1,64 +1,55 @@
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError, serve } from 'fleethook/node'
-import { all, type Area, below, circle, crosses, enters, inside, is, leaves, polygon, starts } from 'fleethook/when'
+import { all, below, enters, inside, is, leaves, starts } from 'fleethook/when'
+import { areas, customer, openAreas, rowsOf } from './areas.ts'
 
-const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET } = process.env
+const {
+  CHAT_WEBHOOK_URL,
+  FLEETHOOK_INBOX = 'data/inbox.db',
+  PORT = '3000',
+  READ_SECONDS = '5',
+  WEBHOOK_SECRET,
+} = process.env
 if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
 const chat = new URL(CHAT_WEBHOOK_URL)
-
-/**
- * Your places. A circle has a center and a radius, a polygon has its corners in order.
- * In these two, `fleethook send` has a vehicle that leaves the first and arrives at the second.
- */
-const places: Readonly<Record<string, Area>> = {
-  'the depot': circle({ latitude: 45.1316, longitude: 7.643, radiusMeters: 200 }),
-  'the market': polygon([
-    { latitude: 45.1295, longitude: 7.624 },
-    { latitude: 45.1295, longitude: 7.634 },
-    { latitude: 45.135, longitude: 7.634 },
-    { latitude: 45.135, longitude: 7.624 },
-  ]),
-}
-
-// A level jitters around 20 %, and a position around the edge of a place. So a place reports a vehicle once, until it has left or has 25 %.
-mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
-const db = new DatabaseSync(`${FLEETHOOK_INBOX}-told`)
-db.exec('PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS low (vin TEXT, place TEXT, PRIMARY KEY (vin, place))')
-const isTold = db.prepare('SELECT 1 FROM low WHERE vin = ? AND place = ?')
-const tell = db.prepare('INSERT OR IGNORE INTO low (vin, place) VALUES (?, ?)')
-const leave = db.prepare('DELETE FROM low WHERE vin = ? AND place = ?')
-const charge = db.prepare('DELETE FROM low WHERE vin = ?')
 
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
-  // Positions are personal data: a vehicle that is silent for 90 days is forgotten.
-  parts: [vehicles({ fields: ['BatteryLevel', 'Gear', 'Location'], forgetAfterMs: 90 * 86_400_000 })],
-}).when(crosses('BatteryLevel', { above: 25 }), ({ vin }) => void charge.run(vin))
+  parts: [
+    vehicles({
+      fields: ['BatteryLevel', 'Gear', 'Location'],
+      facts: [customer, ...areas],
+      forgetAfterMs: 90 * 86_400_000, // positions are personal data
+    }),
+  ],
+})
 
-for (const [name, area] of Object.entries(places)) {
-  // Positions jump by some meters. Without a margin, a vehicle that parks at the edge would come and go all day.
-  const margin = { marginMeters: 50 }
+// Positions jump by some meters. Without a margin, a vehicle that parks at the edge would come and go all day.
+const margin = { marginMeters: 50 }
+for (const area of areas) {
+  const { name } = area
   receiver
-    .when(enters(area, margin).named(`enters ${name}`), ({ vin, change, id }, { signal }) =>
-      post(`${vin} arrived at ${name} (${change.at.toISOString()})`, id, signal),
+    .when(enters(area, margin), ({ vin, change, vehicle, id }, { signal }) =>
+      post(`${vehicle.fact(customer)}: ${vin} arrived at ${name} (${change.at.toISOString()})`, id, signal),
     )
-    .when(leaves(area, margin).named(`leaves ${name}`), async ({ vin, change, id }, { signal }) => {
-      leave.run(vin, name)
-      await post(`${vin} left ${name} (${change.at.toISOString()})`, id, signal)
-    })
+    .when(leaves(area, margin), ({ vin, change, vehicle, id }, { signal }) =>
+      post(`${vehicle.fact(customer)}: ${vin} left ${name} (${change.at.toISOString()})`, id, signal),
+    )
     .when(
       // The first values of a vehicle count: it may be parked there already.
-      starts(all(inside(area), is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).named(`low at ${name}`),
-      async ({ vin, vehicle, id }, { signal }) => {
-        if (isTold.get(vin, name) !== undefined) return
-        await post(`${vin} is parked at ${name} with ${vehicle.value('BatteryLevel')} %`, id, signal)
-        tell.run(vin, name)
-      },
+      starts(all(inside(area, margin), is('Gear', 'P'), below('BatteryLevel', 20)), { first: true }).cooldown({
+        days: 1,
+      }),
+      ({ vin, vehicle, id }, { signal }) =>
+        post(
+          `${vehicle.fact(customer)}: ${vin} is parked at ${name} with ${vehicle.value('BatteryLevel')} %`,
+          id,
+          signal,
+        ),
     )
 }
 
@@ -70,6 +61,18 @@ async function post(text: string, id: string, signal: AbortSignal): Promise<void
   if (!answer.ok) throw new Error(`The chat answered ${answer.status}.`)
 }
 
+mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
+const db = openAreas(`${FLEETHOOK_INBOX}-areas`)
+const facts = [customer, ...areas].map(({ name }) => name)
+
+/** Only what differs is told, so it costs little when nothing has changed. */
+async function readAreas(): Promise<void> {
+  await receiver.vehicles.setAll(rowsOf(db), { facts }).catch((error: Error) => console.error(error.message))
+}
+
+await readAreas()
 const server = await serve(receiver, { port: Number(PORT) })
+const timer = setInterval(() => void readAreas(), Number(READ_SECONDS) * 1_000)
 await server.closed
+clearInterval(timer)
 db.close()

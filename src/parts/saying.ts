@@ -40,7 +40,7 @@ export class Saying implements SayingVehicles {
 
   async set(vin: string, values: Readonly<Record<string, unknown>>, time: FactTime = {}): Promise<void> {
     checkVin(vin)
-    const written = this.#written(values)
+    const written = this.#written(vin, values)
     if (written.size === 0)
       throw wrong('`vehicles.set` was given no fact', 'Name at least one, for instance { customer: null }.')
     const { from, until } = checkedTime(time, this.#host.clock.now())
@@ -61,7 +61,7 @@ export class Saying implements SayingVehicles {
       checkVin(vin)
       if (wanted.has(vin))
         throw wrong(`\`vehicles.setAll\` was given the vehicle ${vin} twice`, 'Give one row for each vehicle.')
-      const written = this.#written(values)
+      const written = this.#written(vin, values)
       for (const name of written.keys()) names.add(name)
       wanted.set(vin, written)
     }
@@ -127,14 +127,14 @@ export class Saying implements SayingVehicles {
   }
 
   /** The values as they are stored. `null`: none. A fact that is left out says nothing. */
-  #written(values: Readonly<Record<string, unknown>>): ReadonlyMap<string, FieldValue> {
+  #written(vin: string, values: Readonly<Record<string, unknown>>): ReadonlyMap<string, FieldValue> {
     if (!isObject(values) || Array.isArray(values))
       throw wrong('The facts of a vehicle are not an object', "Write for instance { customer: 'c-12' }.")
     const written = new Map<string, FieldValue>()
     for (const [name, value] of Object.entries(values)) {
       if (value === undefined) continue
       const fact = this.#factOf(name)
-      const stored = value === null ? null : fact.write(value)
+      const stored = value === null ? null : storedOf(fact, vin, value)
       if (isTooLong(stored))
         throw wrong(
           `The fact \`${name}\` has more than ${longestFact} characters`,
@@ -157,6 +157,20 @@ export class Saying implements SayingVehicles {
           ? `It keeps ${names.join(', ')}.`
           : `Did you mean \`${nearest}\`?`
     throw wrong(`The part \`vehicles\` keeps no fact \`${name}\``, hint)
+  }
+}
+
+/** Says which row of a table is wrong. */
+function storedOf(fact: Fact, vin: string, value: unknown): FieldValue {
+  try {
+    return fact.write(value)
+  } catch (error) {
+    if (!(error instanceof FleethookError)) throw error
+    const { message, hint, code } = error
+    throw new FleethookError(code, `The fact \`${fact.name}\` of ${vin} cannot be set. ${message}`, {
+      hint,
+      cause: error,
+    })
   }
 }
 

@@ -2,15 +2,21 @@ import { checkedResult, checkedTimer } from './edge-checks.ts'
 import type { AnyVehicleView, Edge, EdgeMemory, EdgeTimer, Trace } from './edge.ts'
 import type { EdgeIndex } from './edge-index.ts'
 import { changed } from './pending.ts'
+import { valueOf } from './facts.ts'
 import { Snapshot, type VehicleState } from './state.ts'
 
-/** A state with what conditions remember of its values: of values that a message reported, or of which nothing is remembered yet. */
+/**
+ * A state with what conditions remember of its values: of values that a message reported, or of which nothing is remembered yet. `before`: the values
+ * before the message. `factsMs`: the time at which facts count.
+ */
 export function traced(
   state: VehicleState,
   traces: EdgeIndex['traces'],
   follows: (trace: Trace, slot: number) => boolean,
+  before: VehicleState['values'],
+  factsMs: number,
 ): VehicleState {
-  const { slots, values } = state
+  const { slots, values, facts } = state
   const memory = new Map<string, EdgeMemory>()
   for (const trace of traces.values()) {
     const { name, field } = trace
@@ -18,7 +24,12 @@ export function traced(
     const value = values[slot]
     if (value === undefined || !follows(trace, slot)) continue
     try {
-      const next = trace.next(state.memory?.[name], value, state.time(slot, 0))
+      const next = trace.next(state.memory?.[name], value, state.time(slot, 0), {
+        before: before[slot],
+        fact: (given) => valueOf(given, facts, factsMs),
+      })
+      // Nothing is remembered, as before.
+      if (next === null && state.memory?.[name] == null) continue
       memory.set(name, checkedResult(name, { memory: next })?.memory ?? null)
     } catch {
       slots.leftOut(`what the condition \`${name}\` remembers`)
@@ -38,7 +49,8 @@ export function begun(
   beganMs: number,
 ): VehicleState {
   const { rules, beginning, traces } = edges
-  const state = traced(stored, traces, (trace, slot) => stored.memory?.[trace.name] === undefined && slot >= 0)
+  const isNew = (trace: Trace, slot: number): boolean => stored.memory?.[trace.name] === undefined && slot >= 0
+  const state = traced(stored, traces, isNew, [], Math.max(stored.seenMs, stored.facts?.atMs ?? 0))
   if (state.rules === rules || state.seq < 0) return state
   const followed = new Set(state.rules?.split(' '))
   const view = new Snapshot(state, state.seenMs, gapTo(state))

@@ -2,7 +2,7 @@ import type { FactsEvent, FleetEvent } from '../events/event.ts'
 import { originOf } from '../events/origin.ts'
 import { driftMs } from '../inbox/delivery-id.ts'
 import { traced } from './begin.ts'
-import { type Edge, type EdgeMemory, type EdgeStep, type EdgeTimer, isWaiting } from './edge.ts'
+import { type Edge, type EdgeMemory, type EdgeStep, type EdgeTimer, isWaiting, type Trace } from './edge.ts'
 import { checkedResult } from './edge-checks.ts'
 import type { EdgeIndex } from './edge-index.ts'
 import { credibleMs, lagAfter, wakeMs } from './lag.ts'
@@ -38,14 +38,15 @@ export function advance(
   const nowMs = receiptMs(before, arrival)
   const facts = event.topic === 'facts' ? found.after.facts : before.facts?.passedTo(nowMs)
   if (edges.size === 0) return { after: withFacts(found.after, facts), happened: none }
-  const after = traced(found.after, edges.traces, (_, slot) => found.after.time(slot, 1) === found.after.seq)
+  const factsMs = facts?.atMs ?? nowMs
+  const isReported = (_: Trace, slot: number): boolean => found.after.time(slot, 1) === found.after.seq
+  const after = traced(found.after, edges.traces, isReported, before.values, factsMs)
   const isTimer = event.topic === 'timer'
   const isSent = originOf(event) === 'vehicle'
   const sentMs = credibleMs(found.sentMs, nowMs)
   // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
   const heardMs = Math.min(nowMs, times.nowMs)
-  const look = (state: VehicleState): Snapshot =>
-    new Snapshot(state, nowMs, gapTo, { momentMs: sentMs, factsMs: facts?.atMs ?? nowMs })
+  const look = (state: VehicleState): Snapshot => new Snapshot(state, nowMs, gapTo, { momentMs: sentMs, factsMs })
   const moment: Moment = { event, found, nowMs, sentMs, heardMs, before: look(before), after: look(after) }
   const detection = new Detection(edges, moment, after.memory, timersOf(before, Math.max(gapTo, after.gaps.to)))
   // What was planned happens before whatever comes, at its own time.

@@ -334,7 +334,15 @@ export interface Trace {
   readonly name: string
   readonly field: string
   /** What is remembered after a value that the vehicle reported at this time, by its own clock. Pure, and small. */
-  next(remembered: EdgeMemory | undefined, value: FieldValue, atMs: number): EdgeMemory
+  next(remembered: EdgeMemory | undefined, value: FieldValue, atMs: number, known: KnownThen): EdgeMemory
+}
+
+/** What a {@link Trace} can ask of the vehicle when a value comes. */
+export interface KnownThen {
+  /** The value of the field before this one. `undefined`: there was none. */
+  readonly before: FieldValue | undefined
+  /** The value of a fact. `undefined`: there is none. */
+  fact<Value>(fact: Fact<string, Value>): Value | undefined
 }
 
 /** Whether a value is an edge. */

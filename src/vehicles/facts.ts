@@ -1,6 +1,6 @@
 import type { FactsEvent } from '../events/event.ts'
 import type { FieldValue } from '../events/values.ts'
-import type { KnownFact } from './fact.ts'
+import type { Fact, KnownFact } from './fact.ts'
 
 /** From a time on, a fact has a value. `null`: none. */
 export type FactStep = readonly [fromMs: number, value: FieldValue]
@@ -142,6 +142,12 @@ export class Facts {
     const facts = new Facts(lines, atMs)
     return isTooMuch || JSON.stringify(facts.stored).length > mostLength ? undefined : facts
   }
+}
+
+/** The value of a fact at a time. `undefined`: it had none. */
+export function valueOf<Value>(fact: Fact<string, Value>, facts: Facts | undefined, ms: number): Value | undefined {
+  const stored = facts?.at(fact.name, ms)
+  return stored === undefined ? undefined : fact.read(stored)
 }
 
 const nothing: Line = { base: none, spans: none }

@@ -25,7 +25,7 @@ import type { DriftReason } from '../wire/drift.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
 import type { Fact, KnownFact } from './fact.ts'
-import { Facts, type StoredFacts } from './facts.ts'
+import { Facts, type StoredFacts, valueOf } from './facts.ts'
 import { type Lag, wakeMs } from './lag.ts'
 
 /**
@@ -1245,10 +1245,7 @@ export class Snapshot implements AnyVehicleView {
 
   fact<Value>(fact: Fact<string, Value>, at?: Date): Value | undefined {
     const { facts, slots } = this.#state
-    if (slots.facts.has(fact.name)) {
-      const stored = facts?.at(fact.name, at?.getTime() ?? this.factsMs)
-      return stored === undefined ? undefined : fact.read(stored)
-    }
+    if (slots.facts.has(fact.name)) return valueOf(fact, facts, at?.getTime() ?? this.factsMs)
     throw new FleethookError(
       'handler_invalid',
       `The fact \`${fact.name}\` is not among the \`facts\` of the part \`vehicles\`.`,

@@ -1,5 +1,5 @@
 import { FleethookError } from '../base/errors.ts'
-import { checkOptions } from '../base/options.ts'
+import { checkOptions, numberBetween, type Rule } from '../base/options.ts'
 import type { Location } from '../events/values.ts'
 import type { Bounds } from '../vehicles/edge.ts'
 import { degree, isPlace, latitude, longitude, metersBetween, metersPerDegree } from '../vehicles/places.ts'
@@ -22,6 +22,18 @@ export interface Circle extends Location {
   /** Above 0, up to 1,000,000. */
   readonly radiusMeters: number
 }
+
+/** How far outside an area is outside. */
+export interface MarginOption {
+  /**
+   * A vehicle that was inside is outside when it is more than this many meters away from the area. Positions of a parked vehicle
+   * jump by some meters, and without a margin each jump over the line counts. Of an area that became another one, only what is inside
+   * counts as inside. From 0 to 100,000. Default 0.
+   */
+  readonly marginMeters?: number
+}
+
+export const aMargin: Rule = numberBetween(0, 100_000)
 
 /** More corners cost time with every location and are hardly drawn by a person. */
 const mostCorners = 1_000

@@ -1,13 +1,13 @@
-import { checkOptions, isObject } from '../base/options.ts'
+import { checkOption, checkOptions, isObject } from '../base/options.ts'
 import { type FieldCatalogue, nearestName, plainType, type UnlimitedType } from '../events/fields.ts'
-import type { FieldValue } from '../events/values.ts'
-import type { AnyVehicleView, Bounds, Condition } from '../vehicles/edge.ts'
+import type { FieldValue, Location } from '../events/values.ts'
+import type { AnyVehicleView, Bounds, Condition, Trace } from '../vehicles/edge.ts'
 import { isWithin } from '../vehicles/edge-index.ts'
 import { type Fact, isFact } from '../vehicles/fact.ts'
 import { nullMeansNone } from '../vehicles/state.ts'
 import { isPlace } from '../vehicles/places.ts'
-import type { Area } from './areas.ts'
-import { absent, factOperand, type Operand } from './facts.ts'
+import { aMargin, type Area, type MarginOption, widened } from './areas.ts'
+import { absent, constantOperand, factOperand, type Operand } from './facts.ts'
 import { type Duration, invalid, readDuration } from './duration.ts'
 
 export { invalid }
@@ -56,7 +56,7 @@ export function comparison<Value>(
   name: string,
   field: string,
   operands: readonly Operand<Value>[],
-  isTrue: (value: FieldValue, others: readonly Value[]) => boolean | undefined,
+  isTrue: (value: FieldValue, others: readonly Value[], vehicle: AnyVehicleView) => boolean | undefined,
   options: FreshOption = {},
 ): Condition {
   checkOptions<FreshOption>(what, options, {
@@ -83,33 +83,55 @@ export function comparison<Value>(
       }
       const value = vehicle.value(field)
       if (!isKnown || value === undefined || !vehicle.isCertain(field) || !isFresh(vehicle)) return undefined
-      return isTrue(value, others)
+      return isTrue(value, others, vehicle)
     },
   }
 }
 
 /**
- * True when the vehicle's `Location` is in an area.
+ * True when the vehicle's `Location` is in an area, or in the area that a fact of the vehicle says.
  *
  * @example
  * ```ts
- * import { circle, inside } from 'fleethook/when'
+ * import { circle, fact, inside } from 'fleethook/when'
  *
  * export const isAtTheDepot = inside(circle({ latitude: 52.3731, longitude: 4.8926, radiusMeters: 200 }))
+ * export const isAtHome = inside(fact('home', 'area'), { marginMeters: 50 })
  * ```
  */
-export function inside(area: Area | Fact<string, Area, never>, options?: FreshOption): Condition {
-  if (isFact(area)) {
-    const isIn = (value: FieldValue, [own]: readonly Area[]): boolean | undefined =>
-      isPlace(value) && own !== undefined ? isWithin(own.bounds, value) && own.metersTo(value) === 0 : undefined
-    checkTypeOf('inside', area, 'area')
-    return comparison('inside', `inside(fact ${area.name}`, positionField, [factOperand<Area>(area)], isIn, options)
-  }
-  checkArea('inside', area)
-  const isInside = (value: FieldValue): boolean | undefined => (isPlace(value) ? area.metersTo(value) === 0 : undefined)
+export function inside(
+  area: Area | Fact<string, Area, never>,
+  { marginMeters = 0, ...options }: FreshOption & MarginOption = {},
+): Condition {
+  checkOption('inside', 'marginMeters', marginMeters, aMargin)
+  if (isFact(area)) checkTypeOf('inside', area, 'area')
+  else checkArea('inside', area)
+  const own = isFact(area) ? factOperand<Area>(area) : constantOperand(area, area.name)
+  const name = `inside(${own.name}${marginMeters === 0 ? '' : `,marginMeters ${marginMeters}`}`
+  const isIn = (value: FieldValue, [is]: readonly Area[], vehicle: AnyVehicleView): boolean | undefined =>
+    isPlace(value) && is !== undefined
+      ? isInArea(is, value) || (marginMeters > 0 && vehicle.trace(name) === is.name)
+      : undefined
   return {
-    ...valueCondition('inside', `inside(${area.name}`, positionField, isInside, options),
-    bounds: area.bounds,
+    ...comparison('inside', name, positionField, [own], isIn, options),
+    ...(isFact(area) ? {} : { bounds: marginMeters === 0 ? area.bounds : widened(area.bounds, marginMeters) }),
+    ...(marginMeters === 0 ? {} : { traces: [margin(name, area, marginMeters)] }),
+  }
+}
+
+const isInArea = (area: Area, place: Location): boolean => isWithin(area.bounds, place) && area.metersTo(place) === 0
+
+/** Remembers the name of the area in which the vehicle still is, although it is outside of it: not farther than the margin since it was inside. */
+function margin(name: string, given: Area | Fact<string, Area, never>, meters: number): Trace {
+  return {
+    name,
+    field: positionField,
+    next(remembered, value, _, { before, fact }) {
+      const area = isFact(given) ? fact<Area>(given) : given
+      if (!isPlace(value)) return remembered ?? null
+      if (area === undefined || isInArea(area, value) || area.metersTo(value) > meters) return null
+      return remembered === area.name || (isPlace(before) && isInArea(area, before)) ? area.name : null
+    },
   }
 }
 

@@ -1,4 +1,4 @@
-import { checkOptions, numberBetween, type Rule, trueOrFalse } from '../base/options.ts'
+import { checkOptions, type Rule, trueOrFalse } from '../base/options.ts'
 import type { Alert } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import type { FieldValue, Location } from '../events/values.ts'
@@ -17,13 +17,13 @@ import {
   type Occurrence,
   waitingFor,
 } from '../vehicles/edge.ts'
-import type { Fact } from '../vehicles/fact.ts'
+import { type Fact, isFact } from '../vehicles/fact.ts'
 import { isCorrected } from '../vehicles/clock.ts'
 import { longestMemory } from '../vehicles/edge-checks.ts'
 import { isDeepEqual, lengthOf, longestName, nullMeansNone } from '../vehicles/state.ts'
 import { isTimeSet, readTime } from '../wire/scalars.ts'
 import { isPlace } from '../vehicles/places.ts'
-import { type Area, widened } from './areas.ts'
+import { aMargin, type Area, type MarginOption, widened } from './areas.ts'
 import { createClockwork } from './clockwork.ts'
 import {
   checkArea,
@@ -31,6 +31,8 @@ import {
   checkConstant,
   checkField,
   checkNumber,
+  checkTypeOf,
+  inside,
   invalid,
   isName,
   positionField,
@@ -170,15 +172,6 @@ export type Limit =
       readonly again?: number
       readonly below?: never
     }
-
-/** How far outside an area is outside. */
-export interface MarginOption {
-  /**
-   * A vehicle that was inside is outside when it is more than this many meters away from the area. Positions of a parked vehicle
-   * jump by some meters, and without a margin each jump over the line counts. From 0 to 100,000. Default 0.
-   */
-  readonly marginMeters?: number
-}
 
 /** An edge before it has `where` and `named`. */
 interface Detecting<Happened extends Occurrence> extends Omit<Edge<Happened>, 'reads' | 'topics' | 'where' | 'begins'> {
@@ -568,15 +561,14 @@ function switched<Value>(
   return happens ? { happened: change, memory: remembered } : { memory: remembered }
 }
 
-const aMargin: Rule = numberBetween(0, 100_000)
-
 export function areaEdge(
   what: 'enters' | 'leaves',
-  area: Area,
+  area: Area | Fact<string, Area, never>,
   options: MarginOption & FirstOption = {},
 ): VehicleEdge<Change<Location>> {
-  checkArea(what, area)
   checkOptions<MarginOption & FirstOption>(what, options, { marginMeters: aMargin, first: trueOrFalse })
+  if (isFact(area)) return ownAreaEdge(what, area, options)
+  checkArea(what, area)
   const { marginMeters = 0, first } = options
   const metersTo = (value: unknown): number => (isPlace(value) ? area.metersTo(value) : Infinity)
   return edge({
@@ -595,6 +587,34 @@ export function areaEdge(
         happensOn: what === 'enters',
         first,
       })
+    },
+  })
+}
+
+/** The area is a fact, so it can become another one around the vehicle. One that is gone is neither entered nor left. */
+function ownAreaEdge(
+  what: 'enters' | 'leaves',
+  area: Fact<string, Area, never>,
+  { first, ...margin }: MarginOption & FirstOption,
+): VehicleEdge<Change<Location>> {
+  checkTypeOf(what, area, 'area')
+  const within = inside(area, margin)
+  return edge<Change<Location>>({
+    name: `${what}(fact ${area.name}${marks({ first, ...margin })})`,
+    fields: [positionField],
+    facts: [area],
+    traces: within.traces ?? [],
+    detect({ before, after, at, changes }) {
+      const [from, to] = [before.value(positionField), after.value(positionField)]
+      if (!isPlace(to) || after.fact<Area>(area) === undefined) return undefined
+      const [was, is] = [before, after].map((vehicle) => within.test(knowing(vehicle)) === true)
+      if (isPlace(from) ? was === is : first !== true) return undefined
+      if (is !== (what === 'enters')) return undefined
+      const moved = changes.find(({ field }) => field === positionField)
+      const fromAt = before.at(positionField)
+      const acrossGap = isUncertain(before, positionField)
+      const same = { field: positionField, at, fromAt, acrossGap, first: moved?.first === true, invalid: false }
+      return { happened: { ...same, from: isPlace(from) ? from : undefined, to, at: moved?.at ?? at } }
     },
   })
 }

@@ -1,4 +1,5 @@
 import type { AnyVehicleView, EdgeMemory } from '../vehicles/edge.ts'
+import { valueOf } from '../vehicles/facts.ts'
 import { Snapshot, VehicleState } from '../vehicles/state.ts'
 import type { Definition } from './definition.ts'
 import type { Entry } from './ledger.ts'
@@ -168,13 +169,18 @@ export class Intervals {
   }
 
   #note(field: string, entry: Entry, at: number): void {
+    const before = this.#values.get(field)?.[1]
     this.#values.set(field, entry)
     const { timeline } = this
+    const { facts } = this.#facts
     for (const trace of this.#definition.traces)
       if (trace.field === field)
         timeline.traces = {
           ...timeline.traces,
-          [trace.name]: trace.next(timeline.traces?.[trace.name], entry[1], at),
+          [trace.name]: trace.next(timeline.traces?.[trace.name], entry[1], at, {
+            before,
+            fact: (given) => valueOf(given, facts, at),
+          }),
         }
   }
 

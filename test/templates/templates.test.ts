@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { DatabaseSync } from 'node:sqlite'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { command } from '../cli/command.ts'
@@ -50,14 +51,23 @@ test(arrivals, { timeout: 300_000 }, async () => {
     posts.push(JSON.parse(body).text.replace(/ \(.*/, ''))
     response.end()
   })
-  const env = { CHAT_WEBHOOK_URL: chat.url, FLEETHOOK_INBOX: join(newFolder('templates'), 'geofence.db') }
+  const inbox = join(newFolder('templates'), 'geofence.db')
+  const env = { CHAT_WEBHOOK_URL: chat.url, FLEETHOOK_INBOX: inbox }
+  // The rows of its page.
+  const page = readFileSync(join(examples, 'geofence-alerts/README.md'), 'utf8')
+  const { openAreas }: { openAreas: (path: string) => DatabaseSync } = await import(
+    join(examples, 'geofence-alerts/areas.ts')
+  )
+  const db = openAreas(`${inbox}-areas`)
+  for (const [statement] of page.matchAll(/^INSERT OR REPLACE .*?;/gm)) db.exec(statement)
+  db.close()
   await using server = await spawnTarget(templateCommand('geofence-alerts', env))
   const hasPosted = chat.received(2)
   // As many messages as `send` posts in eight seconds.
   const sent = await command(['send', '--url', server.url, '-c', '800', '-r', '2000'], { WEBHOOK_SECRET: secret })
   expect(sent).toMatchObject({ status: 0 })
   await hasPosted
-  expect(posts.slice(0, 2)).toEqual(['0FLXEETVXT0000003 left the depot', '0FLXEETVXT0000003 arrived at the market'])
+  expect(posts.slice(0, 2)).toEqual(['c-12: 0FLXEETVXT0000003 left home', 'c-12: 0FLXEETVXT0000003 arrived at work'])
 })
 
 /** The files of a template in the repository, and not what a run has left there. */

@@ -181,10 +181,16 @@ describe('a template that is killed under load', () => {
       const script = turns.flatMap((): FieldValues[] => [-2_000, 100, 210, 190, 230, 300].map(north))
       const { port } = chat.address() as AddressInfo
       const receiver = new Killed('geofence-alerts', { CHAT_WEBHOOK_URL: `http://127.0.0.1:${port}` })
+      const areas = join(import.meta.dirname, '../../../examples/geofence-alerts/areas.ts')
+      const { openAreas }: { openAreas: (path: string) => DatabaseSync } = await import(areas)
+      const db = openAreas(join(folder, 'inbox.db-areas'))
+      db.exec("INSERT INTO areas VALUES ('c-1', 'home', 45.1316, 7.643, 200)")
+      for (const vin of everyVin) db.prepare("INSERT INTO vehicles VALUES (?, 'c-1')").run(vin)
+      db.close()
       const expected = everyVin.flatMap((vin) =>
         turns.flatMap((round) => [
-          `${vin} arrived at the depot (${new Date(startMs + (round * 6 + 1) * everyMs).toISOString()})`,
-          `${vin} left the depot (${new Date(startMs + (round * 6 + 5) * everyMs).toISOString()})`,
+          `c-1: ${vin} arrived at home (${new Date(startMs + (round * 6 + 1) * everyMs).toISOString()})`,
+          `c-1: ${vin} left home (${new Date(startMs + (round * 6 + 5) * everyMs).toISOString()})`,
         ]),
       )
       await run(receiver, script, () => posts.size >= expected.length)
