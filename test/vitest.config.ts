@@ -38,7 +38,7 @@ const machines: readonly string[] = [
   // Programs that run for a while, each with commands or kills around it.
   'test/cli/{conform,run,inspect,sandbox,doctor/*}.test.ts',
   'test/operator/{large-messages,operator,vehicles}.test.ts',
-  'test/workers/{durable-object,episodes,time,vehicles}.test.ts',
+  'test/workers/{durable-object,episodes,facts-rows,time,vehicles}.test.ts',
   // A repository with a release.
   'test/house/release.test.ts',
   'test/inbox/sqlite-{moving,processes}.test.ts',

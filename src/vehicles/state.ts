@@ -1256,7 +1256,9 @@ export class Snapshot implements AnyVehicleView {
   }
 
   get facts(): readonly KnownFact[] {
-    return this.#state.facts?.known(this.factsMs) ?? nothing
+    const { facts, slots } = this.#state
+    // A branch gets the facts of its receiver, and a state can have facts of another version.
+    return facts?.known(this.factsMs).filter(({ name }) => slots.facts.has(name)) ?? nothing
   }
 
   /** The time at which it shows facts. */

@@ -1,5 +1,6 @@
 import { createReceiver, FleethookError, vehicles } from 'fleethook'
 import { kafkaInbox, type KafkaInboxOptions } from 'fleethook/inbox/kafka'
+import { fact } from 'fleethook/when'
 import { expect, test } from 'vitest'
 import { clusterError, outageError } from '../../adapters/inbox/kafka/client.ts'
 import { readKafkaOptions } from '../../adapters/inbox/kafka/options.ts'
@@ -53,16 +54,19 @@ test('kafkaInbox refuses an option that it does not have', () => {
   expect(() => kafkaInbox({ brokers, acks: 1 } as KafkaInboxOptions)).toThrow('kafkaInbox has no option `acks`.')
 })
 
-test.each(['both', 'receive', 'handle'] as const)('kafkaInbox in the role %s refuses states of vehicles', (role) => {
-  expect(() =>
-    createReceiver({ secret: 'a', inbox: kafkaInbox({ brokers, role }), parts: [vehicles({ fields: 'all' })] }),
-  ).toThrow(
-    expect.objectContaining({
-      code: 'option_invalid',
-      message: expect.stringContaining('The part `vehicles` needs an inbox that keeps the state'),
-    }),
-  )
-})
+test.each(['both', 'receive', 'handle'] as const)(
+  'kafkaInbox in the role %s refuses states of vehicles, and so facts',
+  (role) => {
+    const parts = [vehicles({ fields: 'all', facts: [fact('customer', 'string')] })]
+    expect(() => createReceiver({ secret: 'a', inbox: kafkaInbox({ brokers, role }), parts })).toThrow(
+      expect.objectContaining({
+        code: 'option_invalid',
+        message: expect.stringContaining('The part `vehicles` needs an inbox that keeps the state'),
+        hint: expect.stringContaining('sqliteInbox'),
+      }),
+    )
+  },
+)
 
 test('one kafkaInbox belongs to one receiver', () => {
   const inbox = kafkaInbox({ brokers })

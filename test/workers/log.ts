@@ -14,14 +14,14 @@ export interface Entry {
 }
 
 /** The place where handlers record what they handled. */
-export interface HandledLog extends AsyncDisposable {
+export interface HandledLog<Of = Entry> extends AsyncDisposable {
   readonly port: number
-  readonly entries: Entry[]
+  readonly entries: Of[]
 }
 
 /** `released`: a handler's report is answered after it. */
-export async function startLog(released: Promise<unknown> = Promise.resolve()): Promise<HandledLog> {
-  const entries: Entry[] = []
+export async function startLog<Of = Entry>(released: Promise<unknown> = Promise.resolve()): Promise<HandledLog<Of>> {
+  const entries: Of[] = []
   const server = createServer((request, response) => {
     let text = ''
     request.setEncoding('utf8')

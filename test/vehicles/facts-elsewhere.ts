@@ -1,0 +1,48 @@
+/* Receivers of `facts-receiver.ts` in other processes, on the real clock. */
+import { expect, vi } from 'vitest'
+import type { Target } from '../conformance/spawn.ts'
+import type { HandledLog } from '../workers/log.ts'
+import type { Noted, Question } from './facts-receiver.ts'
+import { askedBy, type FactsPlace } from './facts-rows.ts'
+
+export interface Elsewhere {
+  /** The processes that can be asked. All of them take messages. */
+  readonly targets: readonly Target[]
+  /** Kills those that handle, and starts others. */
+  readonly crash: () => Promise<void>
+  readonly end: () => Promise<void>
+}
+
+/** Each question goes to the next process. */
+export function placeElsewhere(startMs: number, log: HandledLog<Noted>, elsewhere: Elsewhere): FactsPlace {
+  let asked = 0
+  const nextUrl = (): string => {
+    asked += 1
+    return elsewhere.targets[asked % elsewhere.targets.length]?.url ?? ''
+  }
+  const ask = async <Answer>(question: Question): Promise<Answer> => {
+    const response = await fetch(`${nextUrl()}/ask`, { method: 'POST', body: JSON.stringify(question) })
+    const answer: unknown = await response.json()
+    if (!response.ok) throw new Error(String(answer))
+    return answer as Answer
+  }
+  return {
+    ...askedBy(ask),
+    startMs,
+    now: Date.now,
+    pass: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    async eventually(read, expected) {
+      await vi.waitFor(async () => expect(await read()).toEqual(expected), { timeout: 120_000, interval: 50 })
+    },
+    async send(body) {
+      const response = await fetch(`${nextUrl()}/`, { method: 'POST', body: JSON.stringify(body) })
+      expect(response.status).toBe(200)
+    },
+    told: (vin, ...rules) => log.entries.filter((each) => each.vin === vin && rules.includes(each.rule)),
+    crash: elsewhere.crash,
+    async [Symbol.asyncDispose]() {
+      await elsewhere.end()
+      await log[Symbol.asyncDispose]()
+    },
+  }
+}

@@ -1,0 +1,54 @@
+// A process with a receiver of `facts-receiver.ts` that takes messages and questions. `SETTINGS` says where it keeps them, and to which port it notes what
+// its handlers were told.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { InboxFactory } from '../../src/extend.ts'
+import { factsReceiver, type FactsSettings, type Noted } from './facts-receiver.ts'
+
+export interface FactsProgramSettings {
+  readonly facts: FactsSettings
+  readonly logPort: number
+  readonly inbox:
+    | { readonly sqlite: string }
+    | { readonly postgres: number; readonly schema: string; readonly role: 'both' | 'receive' }
+}
+
+const { facts, logPort, inbox }: FactsProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
+
+/** Of the receiver, and of its branch where that needs one of its own. */
+async function inboxes(): Promise<readonly [InboxFactory, (InboxFactory | undefined)?]> {
+  if ('sqlite' in inbox) return [(await import('../../adapters/inbox/sqlite.ts')).sqliteInbox({ path: inbox.sqlite })]
+  const { postgresInbox } = await import('../../adapters/inbox/postgres.ts')
+  const { poolOn } = await import('../postgres/transactions.ts')
+  const { postgres, schema, role } = inbox
+  const db = poolOn(postgres, 6)
+  const own = facts.branch === true ? postgresInbox({ db, schema: `${schema}_own`, leaseMs: 1_500 }) : undefined
+  return [postgresInbox({ db, schema, role, leaseMs: 1_500 }), own]
+}
+
+const note = (noted: Noted): Promise<unknown> =>
+  fetch(`http://127.0.0.1:${logPort}`, { method: 'POST', body: JSON.stringify(noted) })
+const [ofReceiver, ofBranch] = await inboxes()
+const receiver = factsReceiver(facts, { secret: false, inbox: ofReceiver }, note, ofBranch)
+await receiver.open()
+
+const answerTo = async (path: string | undefined, body: never): Promise<readonly [status: number, answer: unknown]> => {
+  if (path !== '/ask') return [(await receiver.accept({ authorization: undefined, body })).status, null]
+  return receiver.ask(body).then(
+    (answer) => [200, answer ?? null],
+    (error: unknown) => [500, String(error)],
+  )
+}
+const server = createServer((request, response) => {
+  let text = ''
+  request.setEncoding('utf8')
+  request.on('data', (chunk: string) => (text += chunk))
+  request.on('end', () => {
+    void answerTo(request.url, JSON.parse(text) as never).then(([status, answer]) =>
+      response.writeHead(status).end(JSON.stringify(answer)),
+    )
+  })
+})
+server.listen(0, '127.0.0.1', () => {
+  console.log(`listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+})
