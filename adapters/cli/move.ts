@@ -3,7 +3,7 @@ import process from 'node:process'
 import type { Command } from 'commander'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
-import type { InboxGap } from '../../src/inbox/inbox.ts'
+import type { InboxEvent, InboxGap } from '../../src/inbox/inbox.ts'
 import { KafkaSystem } from '../inbox/kafka/system.ts'
 import { Meanwhile } from '../inbox/meanwhile.ts'
 import { Database } from '../inbox/postgres/client.ts'
@@ -70,9 +70,7 @@ async function moveToTopic(file: string, given: Cluster & Common): Promise<numbe
     pendingBytes: undefined,
     clock: systemClock,
     log: logTo(process.stderr),
-    onFailure: () => {},
-    onCapacity: () => {},
-    onGap: (gap: InboxGap) => void gaps.push(gap),
+    on: (event: InboxEvent) => void (event.type === 'gap' && gaps.push(event.gap)),
     openGaps: () => gaps.map((gap) => ({ ...gap, toMs: gap.toMs ?? Date.now(), missed: gap.missed ?? 0 })),
   }
   const system = new KafkaSystem(settingsOf(given), own)

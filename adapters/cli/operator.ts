@@ -479,8 +479,7 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
     pendingBytes: undefined,
     clock: systemClock,
     log: logTo(process.stderr),
-    onFailure: nothing,
-    onCapacity: nothing,
+    on: nothing,
   }
   const own = { ...inboxSettings, keepsVehicles: true }
   const inbox = new SqliteInbox(file, own, settings)

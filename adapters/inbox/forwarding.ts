@@ -6,7 +6,7 @@ import {
   type Claim,
   type Inbox,
   type InboxMessage,
-  type InboxSettings,
+  type InboxHost,
   type Opened,
   type Outcome,
   type ReadMessage,
@@ -26,7 +26,7 @@ export abstract class ForwardingInbox implements Inbox {
   #refused: { readonly error: Refusing; readonly atMs: number } | undefined
 
   /** Throws `ack_unavailable` for a receiver whose answers wait for handlers. */
-  constructor({ clock, ack }: InboxSettings) {
+  constructor({ clock, ack }: InboxHost) {
     this.clock = clock
     if (ack === 'handled')
       throw new FleethookError(

@@ -2,15 +2,7 @@ import { backgroundTimer, elapsedMs, pause, resolvedOr, type Timer } from '../..
 import { FleethookError } from '../../src/base/errors.ts'
 import { aFunction, type Rule } from '../../src/base/options.ts'
 import type { OpenOptions } from '../../src/hosting/drainable.ts'
-import type {
-  Inbox,
-  InboxFactory,
-  InboxGap,
-  InboxMessage,
-  InboxSettings,
-  Opened,
-  Waiting,
-} from '../../src/inbox/inbox.ts'
+import type { Inbox, InboxFactory, InboxGap, InboxMessage, InboxHost, Opened, Waiting } from '../../src/inbox/inbox.ts'
 import type { Window } from '../../src/inbox/window.ts'
 import type { Forgotten } from '../../src/observe/dead-letters.ts'
 import type { MeanwhileStats } from '../../src/observe/stats.ts'
@@ -39,8 +31,6 @@ const sayMs = 60_000
 /** How long a stop goes on to move messages, if the server takes them, in milliseconds. */
 const lastMoveMs = 1_000
 
-const ignore = (): void => {}
-
 /** The server takes no messages since then, on the monotonic clock. */
 interface Away {
   readonly sinceMs: number
@@ -55,7 +45,7 @@ interface Away {
 export class Meanwhile {
   readonly #file: Inbox
   readonly #path: string
-  readonly #settings: InboxSettings
+  readonly #settings: InboxHost
   readonly #server: Server
   readonly #window: Window<Waiting>
   readonly #ways = new Map<number, Way>()
@@ -72,8 +62,8 @@ export class Meanwhile {
   #away: Away | undefined
   #looking: Timer | undefined
 
-  constructor(create: InboxFactory, settings: InboxSettings, server: Server) {
-    const { clock, log, onFailure, onCapacity, onGap = ignore, onDropped = ignore } = settings
+  constructor(create: InboxFactory, settings: InboxHost, server: Server) {
+    const { clock, log } = settings
     const { openGaps = () => [], notListeningMs = () => 0, files = () => [this.#path] } = settings
     this.#settings = settings
     this.#server = server
@@ -83,11 +73,10 @@ export class Meanwhile {
       pendingBytes: undefined,
       clock,
       log,
-      onFailure,
-      onCapacity,
-      onWaiting: (page) => this.#add(page.filter(({ id }) => this.#window.includes(id))),
-      onGap: (gap) => isStop(gap) || onGap(gap),
-      onDropped,
+      on: (event) => {
+        if (event.type === 'waiting') this.#add(event.messages.filter(({ id }) => this.#window.includes(id)))
+        else if (event.type !== 'gap' || !isStop(event.gap)) settings.on(event)
+      },
       openGaps,
       notListeningMs,
       files,
@@ -97,7 +86,7 @@ export class Meanwhile {
       add: (page) => this.#add(page),
       messages: () => (this.#isBegun && !this.#isClosed ? this.#placed : Infinity),
       holdBack: (until) => this.#holdBack(until),
-      failed: onFailure,
+      failed: (error) => settings.on({ type: 'failed', error }),
     })
     if (window === undefined)
       throw new FleethookError('option_invalid', 'Option `meanwhile` is an inbox without a window.', {
@@ -188,7 +177,7 @@ export class Meanwhile {
     const opened = await this.#file.open(options)
     const { messages } = this.#file.usage()
     this.#lastId = opened.lastId ?? ''
-    for (const gap of opened.gaps ?? []) if (!isStop(gap)) this.#settings.onGap?.(gap)
+    for (const gap of opened.gaps ?? []) if (!isStop(gap)) this.#settings.on({ type: 'gap', gap })
     if (messages > 0)
       this.#settings.log.warn(
         // What to do: Nothing to do.

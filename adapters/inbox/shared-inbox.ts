@@ -8,7 +8,7 @@ import type {
   InboxFactory,
   InboxGap,
   InboxMessage,
-  InboxSettings,
+  InboxHost,
   Opened,
   Outcome,
   Settled,
@@ -75,7 +75,7 @@ export class SharedInbox extends ForwardingInbox {
   readonly operator: Asked
   readonly forget: Inbox['forget']
   readonly #role: Role
-  readonly #settings: InboxSettings
+  readonly #settings: InboxHost
   readonly #system: SharedSystem
   readonly #meanwhile: Meanwhile | undefined
   #reader: SharedPart | undefined
@@ -85,7 +85,7 @@ export class SharedInbox extends ForwardingInbox {
   readonly #closing = new AbortController()
 
   /** `meanwhile`: keeps messages while the system does not take them. */
-  constructor(role: Role, settings: InboxSettings, system: SharedSystem, meanwhile: InboxFactory | undefined) {
+  constructor(role: Role, settings: InboxHost, system: SharedSystem, meanwhile: InboxFactory | undefined) {
     super(settings)
     this.#role = role
     this.#settings = settings
@@ -238,7 +238,7 @@ export class SharedInbox extends ForwardingInbox {
 
   /** `earlier`: when no receiver with this file listened. `sinceMs`: since when this one listens. */
   #live(earlier: readonly InboxGap[], sinceMs: number, listeningWasKept: boolean, onAccounted: () => void): void {
-    const { clock, log, openGaps = () => [], onGap = () => {}, onCapacity, notListeningMs = () => 0 } = this.#settings
+    const { clock, log, openGaps = () => [], notListeningMs = () => 0 } = this.#settings
     this.#life = new Life({
       clock,
       log,
@@ -247,8 +247,8 @@ export class SharedInbox extends ForwardingInbox {
       listeningMs: () => elapsedMs(clock) - sinceMs,
       openGaps,
       notListeningMs,
-      onGap,
-      onSigned: onCapacity,
+      onGap: (gap) => this.#settings.on({ type: 'gap', gap }),
+      onSigned: () => this.#settings.on({ type: 'available' }),
       onAccounted,
     })
     this.#life.start(listeningWasKept)

@@ -6,7 +6,7 @@ import {
   done,
   type Inbox,
   type InboxMessage,
-  type InboxSettings,
+  type InboxHost,
   isAbout,
   type Outcome,
   type Settled,
@@ -38,7 +38,7 @@ export interface SharedPart extends Pick<Inbox, 'settle' | 'usage' | 'close'> {
 }
 
 interface SharedReaderOptions {
-  readonly inbox: InboxSettings
+  readonly inbox: InboxHost
 }
 
 const defaultMessages = 10_000

@@ -4,7 +4,7 @@
  * @module
  */
 import { resolve } from 'node:path'
-import type { InboxFactory, InboxSettings } from '../../src/inbox/inbox.ts'
+import type { InboxFactory, InboxHost } from '../../src/inbox/inbox.ts'
 import { loadSqlite } from './sqlite/file/database.ts'
 import { SqliteFile } from './sqlite/file/file.ts'
 import { createInboxFileInThread } from './sqlite/file/in-thread.ts'
@@ -35,7 +35,7 @@ export function sqliteInbox(options: SqliteInboxOptions): InboxFactory {
   const settings = readSqliteOptions(options)
   loadSqlite()
   return Object.assign(
-    (inboxSettings: InboxSettings) => {
+    (inboxSettings: InboxHost) => {
       const file = settings.thread ? createInboxFileInThread(settings) : new SqliteFile(settings)
       return new SqliteInbox(file, inboxSettings, settings)
     },

@@ -50,10 +50,9 @@ async function sqliteStore(name: string, thread: boolean): Promise<Store> {
     pendingBytes: undefined,
     clock: systemClock,
     log: { debug: silent, info: silent, warn: console.warn, error: console.error },
-    onFailure(error) {
-      throw error
+    on(event) {
+      if (event.type === 'failed') throw event.error
     },
-    onCapacity: silent,
   })
   await inbox.open()
   return { put: async () => inbox.put([make()]), close: inbox.close }

@@ -113,7 +113,7 @@ export interface Opened {
   readonly lastId?: string | undefined
   /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
   readonly gaps?: readonly InboxGap[] | undefined
-  /** What `InboxSettings.owed` returned before the earlier process ended. */
+  /** What `InboxHost.owed` returned before the earlier process ended. */
   readonly owed?: readonly OwedBranch[] | undefined
   /**
    * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
@@ -122,7 +122,7 @@ export interface Opened {
   readonly unapplied?: AsyncIterable<readonly InboxMessage[]> | undefined
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
   readonly waiting: AsyncIterable<readonly Waiting[]>
-  /** Resolves when `InboxSettings.onGap` has reported the time before this process: timers of vehicles start then. Left out: at once. */
+  /** Resolves when a `gap` has reported the time before this process: timers of vehicles start then. Left out: at once. */
   readonly gapsKnown?: Promise<void> | undefined
 }
 
@@ -220,10 +220,7 @@ export const neverFits = (limit: string, most: number): FleethookError =>
 export function whyNeverFit(
   messages: number,
   bytes: number,
-  {
-    pendingMessages = Infinity,
-    pendingBytes = Infinity,
-  }: Partial<Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>>,
+  { pendingMessages = Infinity, pendingBytes = Infinity }: Partial<Pick<InboxHost, 'pendingMessages' | 'pendingBytes'>>,
 ): FleethookError | undefined {
   if (messages > pendingMessages) return neverFits('limits.pendingMessages', pendingMessages)
   return bytes > pendingBytes ? neverFits('limits.pendingBytes', pendingBytes) : undefined
@@ -303,8 +300,8 @@ export interface Archive {
 export interface Inbox {
   readonly durability: Durability
   /**
-   * Who hands out what was put. `here` (the default): this receiver, at once. `stored`: this receiver, as soon as the inbox says by `onPut` that it has
-   * it. `shared`: the inbox by `onWaiting`, here or in another process. `elsewhere`: nobody here.
+   * Who hands out what was put. `here` (the default): this receiver, at once. `stored`: this receiver, as soon as the inbox reports it as
+   * `stored`. `shared`: the inbox, as `waiting`, here or in another process. `elsewhere`: nobody here.
    */
   readonly handsOut?: 'here' | 'stored' | 'shared' | 'elsewhere'
   /** Why this process takes no messages. Messages of its own, such as gaps, still go to `put`. */
@@ -314,7 +311,7 @@ export interface Inbox {
   /** `false`: time passes without this process, so no gap follows from the time in which it stood still. Default `true`. */
   readonly watchesTime?: boolean
   /**
-   * It stores what `InboxSettings.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns the
+   * It stores what `InboxHost.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns the
    * gaps whose events were not put since. Default `false`.
    */
   readonly keepsGaps?: boolean
@@ -327,10 +324,10 @@ export interface Inbox {
    * Another reader of this inbox, for a branch of this name: an `Inbox` over the same messages, which are stored once, with places, dead letters,
    * failures, states of vehicles and limits of its own. It gets each message that the receiver puts from now on, except timers, which are of the
    * receiver's own rules. What the reader itself puts is for this reader only. A reader never makes the receiver's `put` fail or wait: a message that it
-   * cannot keep gets no place, and is told by `onSkipped` or `onExpired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
+   * cannot keep gets no place, and is told as `skipped` or `expired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
    * Called once for each name. Left out: the inbox has one reader.
    */
-  reader?(name: string, settings: ReaderSettings): Inbox
+  reader?(name: string, settings: ReaderHost): Inbox
   /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
   window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
@@ -345,8 +342,8 @@ export interface Inbox {
   claim(id: string): Claim | undefined | Promise<Claim | undefined>
   /**
    * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
-   * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over by
-   * `onWaiting` stays in memory until it is settled, so it hands over a limited number of messages at a time. Left out: it may.
+   * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over as
+   * `waiting` stays in memory until it is settled, so it hands over a limited number of messages at a time. Left out: it may.
    */
   isStillHeld?(id: string): Promise<boolean>
   /**
@@ -354,8 +351,8 @@ export interface Inbox {
    * `later`, it is claimed again. A dead letter is durable when the call resolves; the other two need not be, so after a
    * crash the message may be handled again. `vehicle` is as durable as the rest of the call.
    *
-   * When the store takes other rows, but not that this message waits, `later` rejects with `message_refused`, or `InboxSettings.onRefused` is
-   * called later: there is no next attempt, and the message becomes a dead letter.
+   * When the store takes other rows, but not that this message waits, `later` rejects with `message_refused`, or the inbox reports `refused`
+   * later: there is no next attempt, and the message becomes a dead letter.
    *
    * Resolves to `'done'` for a message that was to become a dead letter and is done after all. Only an inbox that has the marks of handlers can
    * know: all of `reason.marks` are there.
@@ -385,7 +382,7 @@ export interface Inbox {
   /** Sentences for the operator when the receiver has started. */
   facts?(): readonly string[]
   /**
-   * The stop of an inbox that hands out by `onWaiting`. Hands out nothing new, and waits for what is in hand, for at most this time. Then calls
+   * The stop of an inbox that hands out as `waiting`. Hands out nothing new, and waits for what is in hand, for at most this time. Then calls
    * `breakOff`, which ends the work of this process, and hands the rest over to others. Still takes `put`. Never rejects.
    */
   finish?(withinMs: number, breakOff: () => Promise<void>): Promise<void>
@@ -396,16 +393,46 @@ export interface Inbox {
   close(stoppedAtMs?: number): Promise<void>
 }
 
-/** Messages of a reader that had to make room. Times are in milliseconds since the epoch. */
-export interface Expired {
-  readonly ids: readonly string[]
-  readonly missed: number
-  readonly fromMs: number
-  readonly toMs: number
-}
+/**
+ * What an inbox reports outside of its answers.
+ *
+ * | type        | the inbox says                                                                                                             |
+ * | ----------- | -------------------------------------------------------------------------------------------------------------------------- |
+ * | `failed`    | A write that happens later, or by itself, has failed: no call could reject.                                               |
+ * | `available` | It refused messages, and takes them again.                                                                                 |
+ * | `gap`       | It found while it was open that messages may be missing.                                                                  |
+ * | `dropped`   | It deleted so many dead letters: their retention is over, or newer messages needed the room. A durable inbox sends a `gap`, too. |
+ * | `refused`   | It cannot write that this message waits for its next attempt. The message becomes a dead letter.                          |
+ * | `waiting`   | It has messages that other processes received, in order within a lane.                                                    |
+ * | `gone`      | This process has these messages no more. Its work on them ends at once, and none of them is settled. They may come back as `waiting`. |
+ * | `stored`    | A reader that `handsOut` as `stored` has these messages, in the order of their places. `from`: the request that brought them. |
+ * | `skipped`   | The receiver has put these messages, and the limits of this reader have no place for them. They count as refused.         |
+ * | `expired`   | It needed the room of these messages, which wait for this reader only. Their work ends at once, and they count as lost.   |
+ *
+ * `waiting` and `gone` need an inbox with `isStillHeld`. `stored` comes as soon as the messages are as durable as `durability` says, and before any later
+ * page of `Opened.waiting` has them; what was stored before the first page was read is in these pages. In `expired`, `missed` says how many came over the
+ * wire, received between `fromMs` and `toMs`, in milliseconds since the epoch.
+ */
+export type InboxEvent =
+  | { readonly type: 'failed'; readonly error: unknown }
+  | { readonly type: 'available' }
+  | { readonly type: 'gap'; readonly gap: InboxGap }
+  | { readonly type: 'dropped'; readonly deadLetters: number }
+  | { readonly type: 'refused'; readonly id: string; readonly reason: string }
+  | { readonly type: 'waiting'; readonly messages: readonly Waiting[] }
+  | { readonly type: 'gone'; readonly ids: readonly string[] }
+  | { readonly type: 'stored'; readonly messages: readonly InboxMessage[]; readonly from: RequestScope }
+  | { readonly type: 'skipped'; readonly messages: readonly InboxMessage[] }
+  | {
+      readonly type: 'expired'
+      readonly ids: readonly string[]
+      readonly missed: number
+      readonly fromMs: number
+      readonly toMs: number
+    }
 
-/** What a receiver gives an inbox: limits, and callbacks by which the inbox reports. */
-export interface InboxSettings {
+/** What a receiver gives an inbox. */
+export interface InboxHost {
   /** Waiting and claimed messages together. `undefined`: as many as the inbox itself allows. */
   readonly pendingMessages: number | undefined
   /** Their size, in bytes. `undefined`: as much as the inbox itself allows. */
@@ -428,47 +455,13 @@ export interface InboxSettings {
   readonly files?: () => readonly string[]
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
   readonly vehiclesInMemory?: (() => VehicleStore) | undefined
-  /** Something failed outside of any call that could reject: a write that happens later, or by itself. */
-  readonly onFailure: (error: unknown) => void
-  /** The inbox refused messages and takes them again. */
-  readonly onCapacity: () => void
+  /** Takes what the inbox reports. It never throws. */
+  on(event: InboxEvent): void
   /**
-   * The inbox has messages that other processes received, so they did not come by `put`. The messages of a lane are in their order.
-   */
-  readonly onWaiting?: (page: readonly Waiting[]) => void
-  /**
-   * For a reader that `handsOut` as `stored`: the inbox has these messages for it, in the order of their places. `from`: the request that brought them.
-   * Called as soon as they are as durable as `durability` says, and before any later page of `waiting` has them. Messages from before the first page of
-   * `Opened.waiting` was read are in these pages.
-   */
-  readonly onPut?: (messages: readonly InboxMessage[], from: RequestScope) => void
-  /** For a reader: the receiver has put these messages, and they get no place here, because of the limits of this reader. They count as refused. */
-  readonly onSkipped?: (messages: readonly InboxMessage[]) => void
-  /**
-   * For a reader: the inbox needed the room of these messages, which the receiver is done with, so nobody handles them here any more. Their work ends
-   * at once, and they count as lost. `missed`: how many of them came over the wire, received between `fromMs` and `toMs`.
-   */
-  readonly onExpired?: (expired: Expired) => void
-  /**
-   * Other processes have these messages from now on. The receiver ends its work on them at once, aborts the signals of their
-   * handlers, and settles none of them. They may come back by `onWaiting`, as new ones. Only for an inbox with
-   * `isStillHeld`.
-   */
-  readonly onGone?: (ids: readonly string[]) => void
-  /** It deleted dead letters by itself: their retention was over, or newer messages needed the room. A durable inbox reports them as a gap, too. */
-  readonly onDropped?: (deadLetters: number) => void
-  /**
-   * The inbox cannot write that this message waits for its next attempt: its row is refused, whatever else is written. The message becomes a
-   * dead letter.
-   */
-  readonly onRefused?: (id: string, reason: string) => void
-  /**
-   * The number of messages in lanes, without lanes whose oldest message has failed, up to a limit: what an inbox with `onWaiting` hands over must not grow, and
+   * The number of messages in lanes, without lanes whose oldest message has failed, up to a limit: what an inbox hands over as `waiting` must not grow, and
    * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
    */
   readonly inLanes?: () => number
-  /** The inbox found while it was open that messages may be missing. */
-  readonly onGap?: (gap: InboxGap) => void
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
   readonly openGaps?: () => readonly KeptGap[]
   /** Branches that lack messages now, for an inbox that `keepsGaps`: it stores them at `open`, before it takes messages, and then as the gaps. */
@@ -478,14 +471,14 @@ export interface InboxSettings {
 }
 
 /** What a branch gives the inbox that it reads. */
-export interface ReaderSettings extends InboxSettings {
+export interface ReaderHost extends InboxHost {
   /** For an inbox in memory: what its readers need, which the first branch brings. `mostDead`: how many dead letters each of them keeps. */
   readonly readersInMemory: (mostDead: number) => ReadersInMemory
 }
 
 /** The readers of an inbox in memory, beside its receiver. */
 export interface ReadersInMemory {
-  add(name: string, settings: InboxSettings): Inbox
+  add(name: string, settings: InboxHost): Inbox
   /** The receiver has put these messages. */
   follow(messages: readonly InboxMessage[], from?: RequestScope): void
   /** Erases a vehicle, of which the receiver had `here`. Resolves to what all of them had. */
@@ -511,7 +504,7 @@ export interface Retention {
 
 /** Makes an inbox for a receiver, within the limits of the receiver's options. It is the value of the option `inbox`. */
 export interface InboxFactory {
-  (settings: InboxSettings): Inbox
+  (settings: InboxHost): Inbox
   /** Makes the receiver's clock from the clock of its machine: where several processes share a store, the time of the store decides. */
   readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */

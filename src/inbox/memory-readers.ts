@@ -1,5 +1,5 @@
 import { noRequest, type RequestScope } from '../hosting/execution-context.ts'
-import type { Inbox, InboxMessage, InboxSettings, ReadersInMemory, Waiting } from './inbox.ts'
+import type { Inbox, InboxMessage, InboxHost, ReadersInMemory, Waiting } from './inbox.ts'
 import { erasedOf, inboxOf, MemoryPlaces } from './memory.ts'
 
 /**
@@ -30,9 +30,9 @@ export function readersInMemory(mostDead: number): ReadersInMemory {
 
 class MemoryReader {
   readonly places: MemoryPlaces
-  readonly #settings: InboxSettings
+  readonly #settings: InboxHost
 
-  constructor(settings: InboxSettings, mostDead: number) {
+  constructor(settings: InboxHost, mostDead: number) {
     this.places = new MemoryPlaces(settings, mostDead)
     this.#settings = settings
   }
@@ -44,7 +44,7 @@ class MemoryReader {
       open: async () => ({ waiting: this.#waiting() }),
       put: (messages, from = noRequest) => {
         this.places.put(messages)
-        this.#settings.onPut?.(messages, from)
+        this.#settings.on({ type: 'stored', messages, from })
       },
     }
   }
@@ -59,8 +59,8 @@ class MemoryReader {
       if (hasRoom) this.places.put([message])
       ;(hasRoom ? placed : skipped).push(message)
     }
-    if (placed.length > 0) this.#settings.onPut?.(placed, from)
-    if (skipped.length > 0) this.#settings.onSkipped?.(skipped)
+    if (placed.length > 0) this.#settings.on({ type: 'stored', messages: placed, from })
+    if (skipped.length > 0) this.#settings.on({ type: 'skipped', messages: skipped })
   }
 
   /** What it was given before it was opened. */

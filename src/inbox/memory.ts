@@ -11,7 +11,7 @@ import {
   type Inbox,
   type InboxFactory,
   type InboxMessage,
-  type InboxSettings,
+  type InboxHost,
   isAbout,
   isSelected,
   listedLetter,
@@ -54,7 +54,7 @@ export function memoryInbox(options: { readonly deadLetters?: number } = {}): In
 }
 
 /** The inbox of a receiver. Its branches bring what several readers need: who has none does not bundle it. */
-function createMemoryInbox(settings: InboxSettings, mostDead: number): Inbox {
+function createMemoryInbox(settings: InboxHost, mostDead: number): Inbox {
   const places = new MemoryPlaces(settings, mostDead)
   let readers: ReadersInMemory | undefined
   return {
@@ -112,7 +112,7 @@ export function erasedOf(found: readonly ListedMessage[]): Forgotten {
 /** What one reader still has to do. The messages themselves are shared. */
 export class MemoryPlaces {
   readonly vehicles: VehicleStore | undefined
-  readonly #settings: InboxSettings
+  readonly #settings: InboxHost
   readonly #kept = new PassingMap<string, Kept>()
   readonly #dead = new Map<string, DeadLetter>()
   readonly #mostDead: number
@@ -123,7 +123,7 @@ export class MemoryPlaces {
   #deadBytes = 0
   #isClosed = false
 
-  constructor(settings: InboxSettings, mostDead: number) {
+  constructor(settings: InboxHost, mostDead: number) {
     const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings
     this.#settings = settings
     this.#mostDead = mostDead
@@ -249,7 +249,7 @@ export class MemoryPlaces {
       this.removeDead(oldest)
       dropped += 1
     }
-    if (dropped > 0) this.#settings.onDropped?.(dropped)
+    if (dropped > 0) this.#settings.on({ type: 'dropped', deadLetters: dropped })
   }
 
   listed(): readonly ListedMessage[] {

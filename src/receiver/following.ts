@@ -5,7 +5,7 @@ import type { RequestWork } from '../core/message.ts'
 import { gapOf } from '../events/gap.ts'
 import type { GapReporting } from '../gaps/gaps.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
-import type { Expired, InboxMessage, InboxSettings, Waiting } from '../inbox/inbox.ts'
+import type { InboxEvent, InboxMessage, Waiting } from '../inbox/inbox.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -18,8 +18,8 @@ export interface FollowingHost {
   readonly parts: { readonly reports: Reports; readonly settings: { readonly log: Log } }
 }
 
-/** Messages that the inbox has for a branch, and the request that brought them. */
-type Stored = readonly [messages: readonly InboxMessage[], from: RequestScope]
+type Stored = Extract<InboxEvent, { readonly type: 'stored' }>
+type Expired = Extract<InboxEvent, { readonly type: 'expired' }>
 
 /**
  * What a branch hears of the inbox of its receiver.
@@ -41,9 +41,11 @@ export class Following {
     this.#host = host
   }
 
-  /** For the inbox. */
-  get events(): Pick<InboxSettings, 'onPut' | 'onSkipped' | 'onExpired'> {
-    return { onPut: this.stored, onSkipped: this.skipped, onExpired: this.expired }
+  /** What the inbox reports of its reader. */
+  hear(event: InboxEvent): void {
+    if (event.type === 'stored') this.#stored(event)
+    else if (event.type === 'skipped') this.#skipped(event.messages)
+    else if (event.type === 'expired') this.#expired(event)
   }
 
   /** The pages are read from now on. */
@@ -54,7 +56,7 @@ export class Following {
   /** The pages are read. */
   end(): void {
     this.#phase = 'after'
-    for (const [messages, from] of this.#early.splice(0)) this.#place(messages, from)
+    for (const { messages, from } of this.#early.splice(0)) this.#place(messages, from)
   }
 
   /** A page has its places. */
@@ -67,18 +69,18 @@ export class Following {
   }
 
   /** The inbox has these messages for the branch. */
-  readonly stored = (messages: readonly InboxMessage[], from: RequestScope): void => {
+  #stored({ messages, from }: Stored): void {
     const { gaps, parts } = this.#host
     const own = messages.filter(({ kind }) => kind === 'wire')
     if (own.length > 0) parts.reports.noteAccepted(own)
     if (this.#phase === 'before') return this.#watchLater(messages, from)
-    if (this.#phase === 'reading') this.#early.push([messages, from])
+    if (this.#phase === 'reading') this.#early.push({ type: 'stored', messages, from })
     else this.#place(messages, from)
     if (gaps.open.size > 0) gaps.start(from)
   }
 
   /** The limits of the branch have no place for what the receiver has put. */
-  readonly skipped = (messages: readonly InboxMessage[]): void => {
+  #skipped(messages: readonly InboxMessage[]): void {
     const { gaps, parts } = this.#host
     const hint = 'Make the handlers of the branch faster, or raise its `concurrency` or `limits`.'
     const lost = messages.filter(({ kind }) => kind !== 'gap')
@@ -89,7 +91,7 @@ export class Following {
   }
 
   /** The inbox needed the room of messages that waited for the branch. */
-  readonly expired = ({ ids, missed, fromMs, toMs }: Expired): void => {
+  #expired({ ids, missed, fromMs, toMs }: Expired): void {
     const { core, gaps, parts } = this.#host
     const { counts } = core
     const before = counts.lost

@@ -19,6 +19,7 @@ import type { Stats } from '../observe/stats.ts'
 import {
   type Erased,
   type Inbox,
+  type InboxEvent,
   type InboxFactory,
   type InboxMessage,
   type OwedBranch,
@@ -161,8 +162,7 @@ export class Intake {
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.gaps = gaps
-    const following = parts.follows?.(this)
-    this.#following = following
+    this.#following = parts.follows?.(this)
     const inbox = createInbox({
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
@@ -176,22 +176,8 @@ export class Intake {
       read: receipts.reread,
       handlers: () => registry.added,
       notListeningMs: () => this.#notListeningMs(),
-      onFailure: inboxFailed,
-      onCapacity: () => gaps.emit(scope),
-      onWaiting: (page) => this.#addAdopted(page),
-      ...following?.events,
-      onGone: (ids) => {
-        const given = new Set(ids)
-        const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
-        this.core.drop(({ id }) => given.has(id), 'handedOver', reason)
-      },
-      onDropped: (deadLetters) => void (reports.counts.deadLettersDropped += deadLetters),
+      on: (event) => this.#heard(event),
       inLanes: () => this.core.lanes.messages,
-      onRefused: (id, reason) => this.core.refused(id, reason),
-      onGap: (gap) => {
-        gaps.note(gap)
-        gaps.emit(scope)
-      },
       openGaps: () => {
         // A crash must not lose counts of refused requests that no gap covers. While the inbox cannot be opened, each message tries that again.
         if (this.#isRecovered) reports.refusals.flush()
@@ -244,6 +230,24 @@ export class Intake {
         failed: inboxFailed,
       })
     this.operator = parts.operatedBy(this)
+  }
+
+  /** What the inbox reports. */
+  #heard(event: InboxEvent): void {
+    const { core, gaps } = this
+    const { reports } = this.parts
+    if (event.type === 'failed') reports.inboxFailed(event.error)
+    else if (event.type === 'waiting') this.#addAdopted(event.messages)
+    else if (event.type === 'refused') core.refused(event.id, event.reason)
+    else if (event.type === 'dropped') reports.counts.deadLettersDropped += event.deadLetters
+    else if (event.type === 'gone') {
+      const gone = new Set(event.ids)
+      const reason = new FleethookError('handed_over', 'Another process has taken over the message.')
+      core.drop(({ id }) => gone.has(id), 'handedOver', reason)
+    } else if (event.type === 'gap' || event.type === 'available') {
+      if (event.type === 'gap') gaps.note(event.gap)
+      gaps.emit(this.#scope)
+    } else this.#following?.hear(event)
   }
 
   /**

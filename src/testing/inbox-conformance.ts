@@ -1,16 +1,16 @@
-import type { Archive, Inbox, InboxSettings, Opened, Selection, Waiting } from '../inbox/inbox.ts'
+import type { Archive, Inbox, InboxHost, Opened, Selection, Waiting } from '../inbox/inbox.ts'
 import { type Conformance, equal, rejects } from './expectations.ts'
 import { id, message, reason, usualSettings, withoutEvent, lettersIn } from './kept-message.ts'
 
 /** Makes the inboxes to check. */
 export interface InboxUnderTest {
   /** A new, empty inbox within these limits. */
-  create(settings: InboxSettings): Inbox | Promise<Inbox>
+  create(settings: InboxHost): Inbox | Promise<Inbox>
   /**
    * For a durable inbox: an inbox as a new process opens it on the same data, after the process of `inbox` ended without
    * `close`. Left out for an inbox in memory.
    */
-  reopen?(inbox: Inbox, settings: InboxSettings): Inbox | Promise<Inbox>
+  reopen?(inbox: Inbox, settings: InboxHost): Inbox | Promise<Inbox>
   /**
    * `false` for a durable inbox that each message starts, so that it misses no message while it is not running. Such an inbox
    * reports no gap after a restart. Default `true`.
@@ -19,7 +19,7 @@ export interface InboxUnderTest {
 }
 
 /** Adds a check. The suite creates and opens an inbox for it. */
-type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxSettings) => void
+type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxHost) => void
 
 /**
  * The checks that every inbox must pass. For authors of an inbox. Runs under any test runner.
@@ -51,7 +51,7 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
   const checkArchive = (
     name: string,
     run: (inbox: Inbox, archive: Archive) => Promise<void>,
-    settings?: InboxSettings,
+    settings?: InboxHost,
   ): void => check(name, async (inbox) => inbox.archive && run(inbox, inbox.archive), settings)
 
   check('A new inbox is empty', async (inbox, { waiting, gaps = [] }) => {

@@ -1,5 +1,5 @@
 import { systemClock } from '../base/clock.ts'
-import type { DeadLetter, DeadLetterReason, Inbox, InboxMessage, InboxSettings, Selection } from '../inbox/inbox.ts'
+import type { DeadLetter, DeadLetterReason, Inbox, InboxMessage, InboxHost, Selection } from '../inbox/inbox.ts'
 
 /** Tests make ids as a receiver does. Inboxes know the place of a message by its id. */
 export { DeliveryIds, firstSeqAt, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
@@ -9,13 +9,12 @@ export { memoryVehicles } from '../vehicles/recent.ts'
 const silent = (): void => {}
 
 /** The settings of an inbox that has capacity for every message of a check. */
-export const usualSettings: InboxSettings = {
+export const usualSettings: InboxHost = {
   pendingMessages: 1000,
   pendingBytes: 1_000_000,
   clock: systemClock,
   log: { debug: silent, info: silent, warn: silent, error: silent },
-  onFailure: silent,
-  onCapacity: silent,
+  on: silent,
 }
 
 export const reason: DeadLetterReason = { error: 'Error: no', attempts: 5, diedAt: 1_700_000_000_000 }

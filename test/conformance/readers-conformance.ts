@@ -1,4 +1,4 @@
-import type { Inbox, InboxMessage, InboxSettings, Opened } from 'fleethook/extend'
+import type { Inbox, InboxMessage, InboxHost, Opened } from 'fleethook/extend'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
 import { id, lettersIn, message, readersInMemory, reason, usualSettings } from '../../src/testing/kept-message.ts'
@@ -18,7 +18,7 @@ interface Scene {
   readonly ids: (...numbers: readonly number[]) => readonly string[]
 }
 
-type Check = (name: string, run: (scene: Scene) => Promise<void>, limits?: Partial<InboxSettings>) => void
+type Check = (name: string, run: (scene: Scene) => Promise<void>, limits?: Partial<InboxHost>) => void
 
 /** The checks that an inbox with several readers must pass, beside those of every inbox. */
 export function readersConformance(subject: InboxUnderTest): readonly Conformance[] {
@@ -232,17 +232,17 @@ async function waitingIn({ waiting }: Opened): Promise<readonly string[]> {
 }
 
 /** Adds a reader. `open` resolves when it follows. */
-function readerOf(front: Inbox, name: string, limits: Partial<InboxSettings> = {}): { open(): Promise<Reader> } {
+function readerOf(front: Inbox, name: string, limits: Partial<InboxHost> = {}): { open(): Promise<Reader> } {
   const got: string[] = []
   const skipped: string[] = []
-  const note = (page: readonly { readonly id: string }[]): void => void got.push(...page.map((each) => each.id))
   const inbox = front.reader?.(name, {
     ...usualSettings,
     ...limits,
     readersInMemory,
-    onPut: note,
-    onWaiting: note,
-    onSkipped: (messages) => void skipped.push(...messages.map((each) => each.id)),
+    on(event) {
+      if (event.type === 'stored' || event.type === 'waiting') got.push(...event.messages.map((each) => each.id))
+      if (event.type === 'skipped') skipped.push(...event.messages.map((each) => each.id))
+    },
   })
   if (inbox === undefined) throw new Error('The inbox has one reader only.')
   return {

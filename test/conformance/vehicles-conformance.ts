@@ -1,10 +1,10 @@
-import type { Inbox, InboxSettings, Opened, StoredVehicle, VehicleStore } from 'fleethook/extend'
+import type { Inbox, InboxHost, Opened, StoredVehicle, VehicleStore } from 'fleethook/extend'
 import { FleethookError } from '../../src/base/errors.ts'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
 import { id, memoryVehicles, message, reason, seqOf, usualSettings } from '../../src/testing/kept-message.ts'
 
-const settings: InboxSettings = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
+const settings: InboxHost = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
 
 const state = (vin: string, n: number, seenMs: number = n): StoredVehicle => ({
   vin,

@@ -1,6 +1,6 @@
 /* What an inbox says about itself decides what the receiver does: who hands out, who takes messages, and what goes in front. */
 import { FleethookError, type Observer } from 'fleethook'
-import type { Inbox, InboxFactory, InboxMessage, InboxSettings } from 'fleethook/extend'
+import type { Inbox, InboxFactory, InboxMessage, InboxHost } from 'fleethook/extend'
 import { describe, expect, test } from 'vitest'
 import { turn } from '../dispatch/fake-clock.ts'
 import { data, scene, type Scene } from '../dispatch/scene.ts'
@@ -11,13 +11,13 @@ interface Other extends Scene {
   readonly puts: (readonly string[])[]
   /** What `put` rejects with. `undefined`: it takes messages. */
   failure: unknown
-  settings(): InboxSettings
+  settings(): InboxHost
 }
 
 /** A receiver whose messages are kept and handled by somebody else. */
 function other(says: Partial<Inbox>, observe: Observer = {}): Other {
   const puts: (readonly string[])[] = []
-  let given: InboxSettings | undefined
+  let given: InboxHost | undefined
   const inbox: InboxFactory = (settings) => {
     given = settings
     return {
@@ -35,7 +35,7 @@ function other(says: Partial<Inbox>, observe: Observer = {}): Other {
       ...says,
     }
   }
-  const settings = (): InboxSettings => {
+  const settings = (): InboxHost => {
     if (given === undefined) throw new Error('No receiver has this inbox.')
     return given
   }
@@ -84,7 +84,7 @@ describe('an inbox whose messages are handed out elsewhere', () => {
     there.failure = away
     await there.post(data('A', 1))
     there.failure = undefined
-    there.settings().onCapacity()
+    there.settings().on({ type: 'available' })
     await turn()
     expect(there.puts).toEqual([['gap A']])
   })
@@ -94,7 +94,7 @@ describe('an inbox whose messages are handed out elsewhere', () => {
     const there = other({}, { failed: (error) => void failed.push(error) })
     await there.receiver.open()
     there.failure = away
-    there.settings().onGap?.({ reason: 'restarted', fromMs: 0 })
+    there.settings().on({ type: 'gap', gap: { reason: 'restarted', fromMs: 0 } })
     await turn()
     expect(failed).toEqual([away])
     expect(there.receiver.stats().openGaps).toBe(1)

@@ -1,4 +1,4 @@
-import type { Claim, Inbox, InboxFactory, InboxMessage, InboxSettings } from 'fleethook/extend'
+import type { Claim, Inbox, InboxFactory, InboxMessage, InboxHost } from 'fleethook/extend'
 
 /** An inbox that several processes share, as one of them sees it. The test says which messages this process has. */
 export interface SharedInbox {
@@ -23,18 +23,18 @@ export function placed(vin: string, number: number, more: object = {}): InboxMes
 export function sharedInbox(): SharedInbox {
   const kept = new Map<string, { readonly message: InboxMessage; deliveries: number }>()
   const over: string[] = []
-  let settings: InboxSettings | undefined
+  let settings: InboxHost | undefined
   const shared: SharedInbox = {
     over,
     step: () => {},
     handOver(...messages) {
       for (const message of messages) kept.set(message.id, { message, deliveries: 0 })
-      settings?.onWaiting?.(messages)
+      settings?.on({ type: 'waiting', messages })
     },
     takeAway(...vins) {
       const gone = [...kept.values()].flatMap(({ message }) => (vins.includes(message.lane) ? [message.id] : []))
       for (const id of gone) kept.delete(id)
-      settings?.onGone?.(gone)
+      settings?.on({ type: 'gone', ids: gone })
     },
     inbox(given) {
       settings = given

@@ -1,5 +1,5 @@
 /* A clock that jumps forward deletes nothing, and what is deleted is told. */
-import type { Inbox, InboxGap, InboxMessage, InboxSettings } from 'fleethook/extend'
+import type { Inbox, InboxGap, InboxMessage, InboxHost } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { expect, test } from 'vitest'
@@ -14,7 +14,7 @@ const day = 86_400_000
 const soon = 30_000
 
 /** A clock whose time of day a test sets, while the other one goes on. */
-function settable(): { readonly clock: InboxSettings['clock']; readonly real: FakeClock; aheadMs: number } {
+function settable(): { readonly clock: InboxHost['clock']; readonly real: FakeClock; aheadMs: number } {
   const real = unwatched(fakeClock(startMs))
   const set = { real, aheadMs: 0, clock: { ...real, now: () => real.now() + set.aheadMs, elapsedMs: () => real.now() } }
   return set
@@ -22,13 +22,15 @@ function settable(): { readonly clock: InboxSettings['clock']; readonly real: Fa
 
 async function open(
   path: string,
-  clock: InboxSettings['clock'],
+  clock: InboxHost['clock'],
 ): Promise<{ readonly inbox: Inbox; readonly gaps: InboxGap[]; readonly told: string[]; dropped: number }> {
   const gaps: InboxGap[] = []
   const { settings, reported } = settingsOf({
     clock,
-    onGap: (gap) => void gaps.push(gap),
-    onDropped: (count) => void (opened.dropped += count),
+    on(event) {
+      if (event.type === 'gap') gaps.push(event.gap)
+      if (event.type === 'dropped') opened.dropped += event.deadLetters
+    },
   })
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
   const opened = { inbox, gaps, told: reported.log, dropped: 0 }

@@ -1,14 +1,14 @@
 import { copyFileSync, existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Inbox, InboxSettings } from 'fleethook/extend'
+import type { Inbox, InboxHost } from 'fleethook/extend'
 import { sqliteInbox, type SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { newFolder } from '../folder.ts'
 
 /** Inboxes of a test, each in its own file. */
 export interface Files {
-  create(settings: InboxSettings): Inbox
+  create(settings: InboxHost): Inbox
   /** What a new process would find if this one were killed now: a copy of the files as they are. */
-  reopen(inbox: Inbox, settings: InboxSettings): Inbox
+  reopen(inbox: Inbox, settings: InboxHost): Inbox
   pathOf(inbox: Inbox): string
   path(): string
   /** Copies the files of an inbox as they are now. */
@@ -22,7 +22,7 @@ export function createFiles(options: Partial<SqliteInboxOptions> = {}): Files {
 
   const path = (): string => join(folder, `${(count += 1)}`, 'inbox.db')
 
-  function at(file: string, settings: InboxSettings): Inbox {
+  function at(file: string, settings: InboxHost): Inbox {
     const inbox = sqliteInbox({ path: file, waitMs: 0, ...options })(settings)
     paths.set(inbox, file)
     return inbox

@@ -180,7 +180,7 @@ test('what waits for a branch moves to the branch of the same name, also what on
   ): Promise<Record<'front' | 'crm', Inbox> & { waiting: readonly Waiting[] }> => {
     const { settings } = settingsOf({ clock, openGaps: () => [] })
     const front = sqliteInbox({ path: file, waitMs: 0 })(settings)
-    const itsOwn = settingsOf({ clock, openGaps: () => [], onPut: () => {} }).settings
+    const itsOwn = settingsOf({ clock, openGaps: () => [] }).settings
     const crm = front.reader?.('crm', { ...itsOwn, readersInMemory })
     if (crm === undefined) throw new Error('The inbox has one reader only.')
     await front.open()

@@ -16,8 +16,7 @@ const inbox = sqliteInbox({ path, waitMs: Number(waitMs), ...(thread === 'thread
   pendingBytes: undefined,
   clock: systemClock,
   log: { debug: silent, info: silent, warn: () => say('waits'), error: silent },
-  onFailure: silent,
-  onCapacity: silent,
+  on: silent,
 })
 
 try {

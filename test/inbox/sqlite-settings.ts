@@ -1,4 +1,4 @@
-import type { InboxSettings, Opened, Waiting } from 'fleethook/extend'
+import type { InboxHost, Opened, Waiting } from 'fleethook/extend'
 import { systemClock } from '../../src/base/clock.ts'
 
 /** What an inbox logged and reported to its receiver. */
@@ -13,23 +13,23 @@ export interface Reported {
 const silent = (): void => {}
 
 /** Settings that record what the inbox reports. */
-export function settingsOf(more: Partial<InboxSettings> = {}): {
-  readonly settings: InboxSettings
+export function settingsOf(more: Partial<InboxHost> = {}): {
+  readonly settings: InboxHost
   readonly reported: Reported
 } {
   const reported: Reported = { log: [], gaps: [], capacityReports: 0 }
   const say = (message: string): void => void reported.log.push(message)
-  const settings: InboxSettings = {
+  const settings: InboxHost = {
     pendingMessages: undefined,
     pendingBytes: undefined,
     clock: systemClock,
     log: { debug: silent, info: say, warn: say, error: say },
-    onFailure: silent,
-    onCapacity: () => {
-      reported.capacityReports += 1
-    },
-    onGap: ({ reason }) => void reported.gaps.push(reason),
     ...more,
+    on(event) {
+      if (event.type === 'available') reported.capacityReports += 1
+      if (event.type === 'gap') reported.gaps.push(event.gap.reason)
+      more.on?.(event)
+    },
   }
   return { settings, reported }
 }

@@ -1,5 +1,5 @@
 // The file beneath the SQLite inbox, so that a test can let its disk fail at any call. Only this file knows the inside of the inbox.
-import type { Inbox, InboxMessage, InboxSettings } from 'fleethook/extend'
+import type { Inbox, InboxMessage, InboxHost } from 'fleethook/extend'
 import type { SqliteInboxOptions } from 'fleethook/inbox/sqlite'
 import { SqliteFile } from '../../adapters/inbox/sqlite/file/file.ts'
 import type { InboxFile, StoredMessage, Transaction } from '../../adapters/inbox/sqlite/file/interface.ts'
@@ -28,7 +28,7 @@ export function withCalls(file: InboxFile, calls: Partial<InboxFile>): InboxFile
 export function inboxOn(
   path: string,
   change: (store: InboxFile) => Partial<InboxFile>,
-  settings: InboxSettings,
+  settings: InboxHost,
 ): { readonly inbox: Inbox; readonly store: InboxFile } {
   const store = storeAt(path)
   return {

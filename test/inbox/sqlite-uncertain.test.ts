@@ -27,11 +27,10 @@ async function failingSync(
       throw new FleethookError('inbox_unavailable', 'The sync failed.')
     },
   })
-  const onCapacity = (): void => reopened()
   const { inbox } = inboxOn(
     path,
     (store) => ({ ...failing(store), ...change(withCalls(store, failing(store))) }),
-    settingsOf({ clock, onCapacity }).settings,
+    settingsOf({ clock, on: ({ type }) => void (type === 'available' && reopened()) }).settings,
   )
   await inbox.open()
   return {

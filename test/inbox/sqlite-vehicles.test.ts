@@ -48,7 +48,7 @@ class Disk {
       },
       commits: { flush: () => this.commit() },
       health: { read: (call) => call() },
-      onFailure: (error) => expect.fail(String(error)),
+      failed: (error) => expect.fail(String(error)),
     })
     this.vehicles.begin({ seq: this.seq, upTo: this.upTo })
   }

@@ -275,7 +275,7 @@ describe('maxBytes', () => {
     const gaps: InboxGap[] = []
     const inbox = sqliteInbox({ path: files.path(), maxBytes: 16 * 1_048_576, waitMs: 0 })({
       ...settings,
-      onGap: (gap) => void gaps.push(gap),
+      on: (event) => void (event.type === 'gap' && gaps.push(event.gap)),
     })
     await inbox.open()
     const make = messages()

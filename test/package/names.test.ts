@@ -15,7 +15,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
   'fleethook/extend': {
     values: 'Window',
     types: `
-      Archive Claim DeadLetter DeadLetterReason DedupeOptions Door Ended Erased ExecutionContext Expired Histogram Inbox InboxFactory InboxGap InboxMessage InboxSettings InboxStats KeptGap ListedMessage MessageRecord MessageSelection MessageView NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReaderSettings ReadersInMemory ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
+      Archive Claim DeadLetter DeadLetterReason DedupeOptions Door Ended Erased ExecutionContext Histogram Inbox InboxEvent InboxFactory InboxGap InboxHost InboxMessage InboxStats KeptGap ListedMessage MessageRecord MessageSelection MessageView NextAttempt ObservedRun OpenOptions Opened OperatorApi Outcome Part ReaderHost ReadersInMemory ReceiverPart RefusalError ReplaySelection RunEnd RuntimeRefusal Selection Settled SettledMessage Source StoredVehicle TestMessage Timer UnopenedInbox VehicleStore VehiclesPart Waiting WindowHost`,
   },
   'fleethook/normalize': {
     values: 'FleethookError builtInFields checkEnvelope createNormalizer encode normalize split splitValue',

@@ -7,7 +7,7 @@ import {
   type Archive,
   type Inbox,
   type InboxMessage,
-  type InboxSettings,
+  type InboxHost,
   type ListedMessage,
   RefusedElsewhere,
 } from '../../../src/inbox/inbox.ts'
@@ -38,10 +38,10 @@ export class ObjectsInbox extends ForwardingInbox {
   readonly vehiclesElsewhere: VehiclesElsewhere | undefined
   readonly operator: NonNullable<Inbox['operator']>
   readonly #options: ObjectsOptions
-  readonly #settings: InboxSettings
+  readonly #settings: InboxHost
   readonly #everyShard: readonly number[]
 
-  constructor(settings: InboxSettings, options: ObjectsOptions) {
+  constructor(settings: InboxHost, options: ObjectsOptions) {
     super(settings)
     this.#settings = settings
     this.#options = options

@@ -7,7 +7,8 @@ import type {
   Claim,
   DeadLetterReason,
   InboxMessage,
-  InboxSettings,
+  InboxGap,
+  InboxHost,
   Outcome,
   Waiting,
 } from '../../../src/inbox/inbox.ts'
@@ -23,7 +24,7 @@ import { earliest, type Fetched, latest, type PlacedRecord, TopicReader } from '
 interface ReaderOptions {
   readonly connector: Connector
   readonly settings: KafkaSettings
-  readonly inbox: InboxSettings
+  readonly inbox: InboxHost
   readonly dead: DeadTopic
   /** How long the topic keeps a message, in milliseconds. */
   readonly retentionMs: number | undefined
@@ -267,9 +268,8 @@ export class Reader extends SharedReader<Unsettled> {
     this.#assignment += 1
     this.#assignedPartitions = partitions
     const own = new Set(partitions)
-    this.#options.inbox.onGone?.(
-      this.drop([...this.parts.keys()].filter((partition) => !isContinued || !own.has(partition))),
-    )
+    const gone = [...this.parts.keys()].filter((partition) => !isContinued || !own.has(partition))
+    this.#options.inbox.on({ type: 'gone', ids: this.drop(gone) })
     this.#startable = this.isFinishing ? 'below' : 'all'
     const added = partitions.filter((partition) => !this.parts.has(partition))
     this.change()
@@ -436,7 +436,7 @@ export class Reader extends SharedReader<Unsettled> {
     }
     part.next = next
     part.end = Math.max(part.end, next)
-    if (page.length > 0) this.#options.inbox.onWaiting?.(page)
+    if (page.length > 0) this.#options.inbox.on({ type: 'waiting', messages: page })
   }
 
   #accept(part: Partition, { partition, offset, record }: PlacedRecord): Waiting | undefined {
@@ -574,7 +574,8 @@ export class Reader extends SharedReader<Unsettled> {
   #lost(part: Partition, missed: number, toMs: number): void {
     // A message that was not read yet was there for no longer than the topic keeps it.
     const fromMs = Math.min(part.lastReceivedAt ?? toMs - (this.#options.retentionMs ?? toMs), toMs)
-    this.#options.inbox.onGap?.({ reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed })
+    const gap: InboxGap = { reason: 'inbox_expired', fromMs: Math.max(0, fromMs), toMs, missed }
+    this.#options.inbox.on({ type: 'gap', gap })
   }
 
   /** One commit at a time: a later one must not arrive before an earlier one. All that wait for one share the next. */

@@ -2,7 +2,7 @@ import { deadLettersOf, msOf } from '../../../src/operator/archive.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { makerOf } from '../../../src/inbox/delivery-id.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/observe/dead-letters.ts'
-import { type InboxMessage, type InboxSettings, listedLetter } from '../../../src/inbox/inbox.ts'
+import { type InboxMessage, type InboxHost, listedLetter } from '../../../src/inbox/inbox.ts'
 import { largestPage, pageOf } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import { paced } from '../paced.ts'
@@ -19,7 +19,7 @@ interface ReplaysOptions {
   readonly clock: Clock
   readonly writer: Writer
   readonly dead: DeadTopic
-  readonly read: NonNullable<InboxSettings['read']>
+  readonly read: NonNullable<InboxHost['read']>
 }
 
 /** How far a receiver's clock and the brokers' clocks may differ, in milliseconds. The topic has the brokers' times. */

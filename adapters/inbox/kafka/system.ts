@@ -3,7 +3,7 @@ import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { createMessages, noArchive } from '../../../src/operator/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/observe/stats.ts'
-import type { InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxMessage, InboxHost } from '../../../src/inbox/inbox.ts'
 import { readsNothing } from '../forwarding.ts'
 import type { Moved } from '../meanwhile/way.ts'
 import type { Signs } from '../signs-of-life.ts'
@@ -42,14 +42,14 @@ export class KafkaSystem implements SharedSystem {
   readonly durability = 'replicated'
   readonly name = 'Kafka'
   readonly operator: Asked
-  readonly #inbox: InboxSettings
+  readonly #inbox: InboxHost
   readonly #settings: KafkaSettings
   #reader: Reader | undefined
   #connected: Connected | undefined
   #isClosed = false
   #backlog: Backlog | undefined
 
-  constructor(settings: KafkaSettings, inbox: InboxSettings) {
+  constructor(settings: KafkaSettings, inbox: InboxHost) {
     this.#settings = settings
     this.#inbox = inbox
     const replays = (): Replays => this.#opened().replays

@@ -7,7 +7,7 @@ import type {
   Claim,
   DeadLetterReason,
   InboxMessage,
-  InboxSettings,
+  InboxHost,
   Outcome,
   Settled,
   Waiting,
@@ -40,7 +40,7 @@ import type { VehicleRows } from './vehicles.ts'
 interface ReaderOptions {
   readonly db: Database
   readonly settings: PostgresSettings
-  readonly inbox: InboxSettings
+  readonly inbox: InboxHost
   readonly store: Store
   readonly vehicles: VehicleRows
   /** Names this process. */
@@ -132,7 +132,7 @@ export class Reader extends SharedReader<Unsettled> {
       },
       refused: ({ seq }, error) => {
         for (const { ending, message } of this.byId.values())
-          if (ending.seq === seq) inbox.onRefused?.(message.id, error.message)
+          if (ending.seq === seq) inbox.on({ type: 'refused', id: message.id, reason: error.message })
       },
       erased: (seqs) => {
         // A message that becomes a dead letter now is in `#over`.
@@ -140,7 +140,7 @@ export class Reader extends SharedReader<Unsettled> {
           ({ ending: { seq } }) => seqs.includes(seq) && !this.#over.has(seq),
         )
         for (const found of erased) this.forget(found)
-        inbox.onGone?.(erased.map(({ message }) => message.id))
+        inbox.on({ type: 'gone', ids: erased.map(({ message }) => message.id) })
         this.change()
       },
       locked: (messages, forMs) =>
@@ -201,10 +201,10 @@ export class Reader extends SharedReader<Unsettled> {
     if (old.length > 0) {
       const times = old.map(({ receivedAt }) => receivedAt)
       const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
-      inbox.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: old.length })
+      inbox.on({ type: 'gap', gap: { reason: 'inbox_expired', fromMs, toMs, missed: old.length } })
       if (await this.#areReported('inbox_expired')) {
         const deadLetters = await store.discard(old.map(({ id }) => id))
-        inbox.onDropped?.(deadLetters)
+        inbox.on({ type: 'dropped', deadLetters })
         // What to do: Look at dead letters sooner. A `gap` (`inbox_expired`) says when they were received.
         if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
       }
@@ -427,7 +427,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.#options.vehicles.lost(parts)
     const gone = this.drop(parts)
     this.#beginAgain()
-    this.#options.inbox.onGone?.(gone)
+    this.#options.inbox.on({ type: 'gone', ids: gone })
   }
 
   /** Handlers that run go on. A partition in which one runs for long stays until a later renewal. */
@@ -563,7 +563,7 @@ export class Reader extends SharedReader<Unsettled> {
       const crashes = Math.max(0, deliveries - attempts)
       page.push({ id, lane, kind, attempts, notBefore, crashes, redelivered: isInherited, failure })
     }
-    if (page.length > 0) this.#options.inbox.onWaiting?.(page)
+    if (page.length > 0) this.#options.inbox.on({ type: 'waiting', messages: page })
   }
 }
 

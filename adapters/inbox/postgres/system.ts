@@ -3,7 +3,7 @@ import type { Clock } from '../../../src/base/clock.ts'
 import { createMessages, deadLettersOf } from '../../../src/operator/archive.ts'
 import { clockAhead } from '../../../src/base/believed-time.ts'
 import { type Backlog, type Failing, failingOf, type InboxStats } from '../../../src/observe/stats.ts'
-import type { Inbox, InboxMessage, InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { Inbox, InboxMessage, InboxHost } from '../../../src/inbox/inbox.ts'
 import { readsNothing } from '../forwarding.ts'
 import type { Signs } from '../signs-of-life.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
@@ -31,7 +31,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly clock: Clock
   readonly #settings: PostgresSettings
-  readonly #inbox: InboxSettings
+  readonly #inbox: InboxHost
   readonly #id: string = randomUUID()
   readonly #clock: ServerClock
   readonly #store: Store
@@ -44,7 +44,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   /** The partitions of this process, once they are read. */
   reader: Reader | undefined
 
-  constructor(settings: PostgresSettings, inbox: InboxSettings, clock: ServerClock) {
+  constructor(settings: PostgresSettings, inbox: InboxHost, clock: ServerClock) {
     const { log, read = readsNothing } = inbox
     this.#settings = settings
     this.#inbox = inbox

@@ -4,7 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxHost } from '../../../src/inbox/inbox.ts'
 import { Feed } from '../../../src/operator/feed.ts'
 import { Samples } from '../../../src/operator/samples.ts'
 import type { OperatorApi } from '../../../src/observe/observer.ts'
@@ -30,7 +30,7 @@ export function controlPath(path: string): string {
 }
 
 /** The receiver also runs without a socket. The log then says that operators cannot reach it. */
-export function createControl(path: string, settings: InboxSettings): Control {
+export function createControl(path: string, settings: InboxHost): Control {
   let server: Server | undefined
   let feed: Feed | undefined
   let samples: Samples | undefined

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises'
 import { backgroundTimer, type Timer } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Log } from '../../../src/base/log.ts'
-import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxHost } from '../../../src/inbox/inbox.ts'
 import type { Damage, InboxFile, OpenedFile, SignOfLife } from './file/interface.ts'
 import { budgetUsed } from './file/volume.ts'
 import type { SqliteSettings } from './options.ts'
@@ -18,7 +18,7 @@ export interface HealthListener {
 
 interface HealthParts {
   readonly file: InboxFile
-  readonly settings: InboxSettings
+  readonly settings: InboxHost
   readonly options: SqliteSettings
   readonly pending: { readonly fileBytes: number }
   readonly sign: () => SignOfLife
@@ -180,7 +180,7 @@ export class Health {
     this.#timer?.cancel()
     this.#timer = undefined
     this.on.onWritable()
-    settings.onCapacity()
+    settings.on({ type: 'available' })
     for (const resolve of this.#waiting.splice(0)) resolve()
   }
 

@@ -11,7 +11,7 @@ import type {
   Erased,
   Inbox,
   InboxMessage,
-  InboxSettings,
+  InboxHost,
   Opened,
   Outcome,
   Waiting,
@@ -36,7 +36,7 @@ const checkMs = 1_000
 
 /** The parts of a SQLite inbox. Each knows only the parts before it. */
 type Parts = ReturnType<typeof partsOf>
-function partsOf(file: InboxFile, settings: InboxSettings, options: SqliteSettings) {
+function partsOf(file: InboxFile, settings: InboxHost, options: SqliteSettings) {
   const { path } = options
   const readers = new Map<string, SqliteReader>()
   const believed = new BelievedTime(settings.clock, (aheadMs) => settings.log.warn(clockAhead, { path, aheadMs }))
@@ -76,7 +76,7 @@ export class SqliteInbox implements Inbox {
   readonly #stops: (() => void)[] = []
   readonly #opened = Promise.withResolvers<OpenedFile>()
 
-  constructor(file: InboxFile, settings: InboxSettings, options: SqliteSettings) {
+  constructor(file: InboxFile, settings: InboxHost, options: SqliteSettings) {
     this.#parts = partsOf(file, settings, options)
     const { commits, health, places, readers, control } = this.#parts
     this.vehicles = places.states
@@ -101,7 +101,7 @@ export class SqliteInbox implements Inbox {
     }
   }
 
-  reader(name: string, settings: InboxSettings): Inbox {
+  reader(name: string, settings: InboxHost): Inbox {
     const { file, options, commits, health, readers } = this.#parts
     const reader = new SqliteReader({
       name,
@@ -301,7 +301,8 @@ export class SqliteInbox implements Inbox {
       each.damagedUpTo = this.#newestSeq
       each.states?.rewrite()
     }
-    if (damage !== undefined) for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.onGap?.(gap)
+    if (damage === undefined) return
+    for (const gap of gaps) if (gap.reason === 'inbox_damaged') settings.on({ type: 'gap', gap })
   }
 
   async #tidy(): Promise<boolean> {

@@ -8,7 +8,7 @@ import type { Pending } from './pending.ts'
 interface MovesParts {
   readonly commits: CommitQueue
   readonly pending: Pending
-  readonly onFailure: (error: unknown) => void
+  readonly failed: (error: unknown) => void
 }
 
 /** Messages that leave the pending ones, and what a failed commit leaves open about that. */
@@ -32,7 +32,7 @@ export class Moves {
       await this.#move({ to: 'dead', seq, ...reason })
     } catch (error) {
       if (!(error instanceof FleethookError && error.code === 'message_refused')) throw error
-      this.#parts.onFailure(error)
+      this.#parts.failed(error)
       // Without what it refuses: the message must not hold its vehicle forever.
       const { attempts, diedAt } = reason
       await this.#move({ to: 'dead', seq, error: unwritable, attempts, diedAt })

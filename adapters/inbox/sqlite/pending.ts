@@ -1,8 +1,8 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import { type InboxSettings, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
+import { type InboxHost, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
 import { mostNewBytes, rowBytes, spaceFor } from './file/volume.ts'
 
-type Limits = Pick<InboxSettings, 'pendingMessages' | 'pendingBytes'>
+type Limits = Pick<InboxHost, 'pendingMessages' | 'pendingBytes'>
 
 /** The messages that wait or are claimed, and how many of them there may be. */
 export class Pending {

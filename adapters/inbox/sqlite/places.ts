@@ -4,7 +4,7 @@ import {
   done,
   type InboxGap,
   type InboxMessage,
-  type InboxSettings,
+  type InboxHost,
   type NextAttempt,
   type Outcome,
   type Selection,
@@ -30,7 +30,7 @@ import { StateRows } from './states.ts'
 
 interface PlacesParts {
   readonly file: InboxFile
-  readonly settings: InboxSettings
+  readonly settings: InboxHost
   readonly options: SqliteSettings
   readonly commits: CommitQueue
   readonly health: Health
@@ -60,16 +60,15 @@ export class Places {
 
   constructor(parts: PlacesParts) {
     const { file, settings, commits, health, pending } = parts
-    const { clock, onFailure } = settings
+    const { clock } = settings
+    const failed = (error: unknown): void => settings.on({ type: 'failed', error })
     this.#parts = parts
     this.#file = new ReaderFile(file, commits.reader)
     this.pending = pending
     this.states =
-      settings.keepsVehicles === true
-        ? new StateRows({ file: this.#file, clock, commits, health, onFailure })
-        : undefined
+      settings.keepsVehicles === true ? new StateRows({ file: this.#file, clock, commits, health, failed }) : undefined
     commits.states = this.states
-    this.moves = new Moves({ commits, pending, onFailure })
+    this.moves = new Moves({ commits, pending, failed })
     this.claims = new Claims({ file: this.#file, commits, health })
     this.archive = new FileArchive({ file: this.#file, commits, health, moves: this.moves, pending })
   }
@@ -112,8 +111,8 @@ export class Places {
   dropped({ messages, places, fromMs, toMs }: Dropped, settled: ReadonlySet<number> = new Set()): void {
     const { settings, commits } = this.#parts
     if (messages > 0) {
-      settings.onDropped?.(messages)
-      settings.onGap?.({ reason: 'inbox_expired', fromMs, toMs, missed: messages })
+      settings.on({ type: 'dropped', deadLetters: messages })
+      settings.on({ type: 'gap', gap: { reason: 'inbox_expired', fromMs, toMs, missed: messages } })
     }
     if (places === undefined) return
     // Messages that are settled in the same moment are counted already.
@@ -124,15 +123,16 @@ export class Places {
       gone.reduce((sum, { bytes }) => sum + bytes, 0),
     )
     const missed = gone.filter(({ isOfWire }) => isOfWire).length
-    if (gone.length > 0) settings.onExpired?.({ ids: gone.map(({ id }) => id), missed, fromMs, toMs })
+    if (gone.length > 0) settings.on({ type: 'expired', ids: gone.map(({ id }) => id), missed, fromMs, toMs })
   }
 
   /** SQLite does not take a row of this reader. Callers hear of a put and of a move. */
   refused({ row, id, reason }: Refused): void {
     const { settings } = this.#parts
     if (row === 'put' || row === 'move') return
-    settings.onFailure(new FleethookError('message_refused', reason, { hint: keptAnyway[row] }))
-    if (row === 'update' && id !== undefined) settings.onRefused?.(id, reason)
+    const error = new FleethookError('message_refused', reason, { hint: keptAnyway[row] })
+    settings.on({ type: 'failed', error })
+    if (row === 'update' && id !== undefined) settings.on({ type: 'refused', id, reason })
   }
 
   /** Its vehicle is erased in the file. */

@@ -6,7 +6,7 @@ import type {
   Claim,
   Inbox,
   InboxMessage,
-  InboxSettings,
+  InboxHost,
   Opened,
   Outcome,
   Waiting,
@@ -24,7 +24,7 @@ import { Places } from './places.ts'
 interface ReaderParts {
   readonly name: string
   readonly file: InboxFile
-  readonly settings: InboxSettings
+  readonly settings: InboxHost
   readonly options: SqliteSettings
   readonly commits: GroupCommit
   readonly health: Health
@@ -169,7 +169,7 @@ export class SqliteReader implements Inbox {
       ids: new Set(placed.map(({ id }) => id)),
       stored: (from) => {
         if (placed.length > 0) this.handOut(placed, from)
-        if (skipped.length > 0) this.#parts.settings.onSkipped?.(skipped)
+        if (skipped.length > 0) this.#parts.settings.on({ type: 'skipped', messages: skipped })
       },
       refused: () => {
         for (const { bytes } of placed) pending.release(1, bytes)
@@ -180,6 +180,6 @@ export class SqliteReader implements Inbox {
   /** The file has these messages for this reader. */
   handOut(messages: readonly InboxMessage[], from: RequestScope): void {
     for (const message of messages) this.places.claims.added(message, seqOf(message.id))
-    this.#parts.settings.onPut?.(messages, from)
+    this.#parts.settings.on({ type: 'stored', messages, from })
   }
 }

@@ -1,5 +1,5 @@
 import { FleethookError } from '../../../src/base/errors.ts'
-import type { InboxSettings } from '../../../src/inbox/inbox.ts'
+import type { InboxHost } from '../../../src/inbox/inbox.ts'
 import { elapsedMs, pause } from '../../../src/base/clock.ts'
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/observe/stats.ts'
@@ -12,7 +12,7 @@ const lockedMs = 100
 /** Opens the file. Waits up to `waitMs` for another process to release it. */
 export async function openWhenFree(
   file: InboxFile,
-  { clock, log }: InboxSettings,
+  { clock, log }: InboxHost,
   { path, waitMs }: SqliteSettings,
   health: Health,
   openFile: () => Promise<OpenedFile>,

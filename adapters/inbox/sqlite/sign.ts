@@ -1,12 +1,12 @@
 import { uptime } from 'node:os'
 import type { BelievedTime } from '../../../src/base/believed-time.ts'
 import { elapsedMs, systemClock } from '../../../src/base/clock.ts'
-import type { InboxSettings, KeptGap } from '../../../src/inbox/inbox.ts'
+import type { InboxHost, KeptGap } from '../../../src/inbox/inbox.ts'
 import type { ReaderSign, SignOfLife } from './file/interface.ts'
 
 /** What this process writes into the file to say that it lives. */
 export function signOfLife(
-  settings: InboxSettings,
+  settings: InboxHost,
   believed: BelievedTime,
   readers: readonly ReaderSign[] = [],
 ): SignOfLife {

@@ -16,7 +16,7 @@ interface StateRowsParts {
   /** `read` runs a call that reads the file. An error there makes the inbox unavailable. */
   readonly health: { read<T>(call: () => Promise<T>): Promise<T> }
   /** A state cannot be written as text, so the file keeps the older one. */
-  readonly onFailure: (error: unknown) => void
+  readonly failed: (error: unknown) => void
 }
 
 /** The longest that a state waits until a round of writing begins. */
@@ -277,7 +277,7 @@ export class StateRows implements VehicleStore {
       this.#writing.set(vin, vehicle)
       return row
     } catch (error) {
-      this.#parts.onFailure(error)
+      this.#parts.failed(error)
       return undefined
     }
   }

@@ -1,6 +1,6 @@
 import { objectInbox } from '../object-inbox.ts'
 import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-object.ts'
-import type { Inbox, InboxSettings, StoredVehicle } from '../../../src/extend.ts'
+import type { Inbox, InboxHost, StoredVehicle } from '../../../src/extend.ts'
 import { inboxConformance, type InboxUnderTest } from '../../../src/testing.ts'
 import { vehiclesConformance } from '../../conformance/vehicles-conformance.ts'
 import { lettersIn } from '../../../src/testing/kept-message.ts'
@@ -8,7 +8,7 @@ import { lettersIn } from '../../../src/testing/kept-message.ts'
 /** The result of a check: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
 
-function inboxOn(storage: ObjectStorage, settings: InboxSettings): Inbox {
+function inboxOn(storage: ObjectStorage, settings: InboxHost): Inbox {
   const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
   return objectInbox(storage, {
     ...{ ...limits, keepsVehicles },
