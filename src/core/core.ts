@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts'
 import { contextHop, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import { RequestDeadlines } from '../hosting/request-deadlines.ts'
 import { crashText, done, mostCrashes } from '../inbox/inbox.ts'
-import type { DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
+import type { Claim, DeadLetter, Inbox, Outcome, ReadMessage, Settled, Waiting } from '../inbox/inbox.ts'
 import type { Delivery, RunEnd } from '../observe/observer.ts'
 import { vinOf } from '../inbox/receipts.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -83,7 +83,10 @@ class Attempt {
   restMs = 0
   /** It failed in a batch of several messages, and another one may be the reason. */
   isShared = false
-  /** How it ended, for an observer around it. */
+  /** What its handlers get, once one of them runs. */
+  delivery: Delivery | undefined
+  /** Observers are around it. `next`: how it ended, for the turn that called them. */
+  isObserved = false
   next: Next = 'over'
 
   constructor(message: Message, at: number = 0) {
@@ -287,46 +290,34 @@ export class Core {
 
   /**
    * The whole turn of a message, in the I/O context of its request. It needs a promise only where the inbox, the state of its vehicle or a
-   * handler needs one. Never rejects. `begun`: an attempt that its batch has run already, or that an observer is around of.
+   * handler needs one. Never rejects.
+   *
+   * | `begun`                             | called by                            | steps   | then                              |
+   * | ----------------------------------- | ------------------------------------ | ------- | --------------------------------- |
+   * |                                     | `pump`, when the message has its turn | 1 to 4  | `#endTurn`                        |
+   * | an attempt with observers around it | step 3, through the observers        | 3 and 4 | the turn that called it goes on   |
+   * | an attempt that a batch began       | `runBatch`                           | 3 and 4 | `#endTurn`                        |
    */
-  async #turn(message: Message, begun?: Attempt, isObserved: boolean = false): Promise<void> {
-    const { inbox, vehicles, registry, reports } = this.options
+  async #turn(message: Message, begun?: Attempt): Promise<void> {
+    const { inbox, vehicles, registry } = this.options
     let next: Next | undefined
     try {
       if (begun === undefined) {
         // 1. The inbox hands it out.
-        if (message.claim === undefined) {
-          const found = inbox.claim(message.id)
-          const claim = found instanceof Promise ? await found : found
-          // Ended while we waited; already counted.
-          if (claim === undefined || message.isOver) return this.#endTurn(message, 'over')
-          message.claim = claim
-          try {
-            message.event = claim.message.event ?? this.options.read(claim.message)
-          } catch (error) {
-            message.failForGood(errorText(error))
-          }
-        } else if (inbox.isStillHeld !== undefined) {
-          // It waited since it was handed out. Another process may have it now.
-          const isHeld = await inbox.isStillHeld(message.id)
-          if (!isHeld || message.isOver) return this.#endTurn(message, 'over')
-        }
+        const found = message.claim === undefined ? inbox.claim(message.id) : this.#stillOurs(message.id, message.claim)
+        const claim = found instanceof Promise ? await found : found
+        // Ended while we waited; already counted.
+        if (claim === undefined || message.isOver) return this.#endTurn(message, 'over')
+        if (message.claim === undefined) this.#read(message, claim)
         // 2. It changes the state of its vehicle, once, and that says which handlers it is for.
         if (message.handlers === undefined) {
-          if (message.attemptsBefore > 0 || message.claim?.deliveries !== 0) this.#noteEarlier(message)
           // What a handler of an earlier process committed shows that neither its state nor its handlers end processes.
-          const mayEnd = message.crashes > mostCrashes && !(await this.#hasMark(message, registry.marking))
-          // Even when it is given up. What cannot be read, or may end the process, is missing in that state.
-          if (vehicles !== undefined && message.claim !== undefined && message.change === undefined) {
+          const mayEnd = this.#noteEarlier(message, claim) && !(await this.#hasMark(message, registry.marking))
+          if (vehicles !== undefined && message.change === undefined) {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
-            const { id, event, claim, next: following } = message
-            const isMissing = event === undefined || mayEnd
-            // The next one tells what is due before it.
-            message.change = isMissing
-              ? vehicles.miss(id, event, state, claim)
-              : vehicles.step(id, event, state, claim, following !== undefined)
+            this.#step(vehicles, message, claim, state, mayEnd)
           }
           const { event, trouble, change } = message
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
@@ -339,30 +330,11 @@ export class Core {
       // 3. Its handlers run, one after another.
       if (next === undefined) {
         const attempt = begun ?? new Attempt(message)
-        const isWatched = begun === undefined && reports.observers.around !== undefined
-        const observed = isWatched ? this.#observed(message, attempt) : undefined
-        if (observed !== undefined) {
-          await observed
-          // Outside of the observer's context, because other messages start now.
-          return this.#endTurn(message, attempt.next)
-        }
-        const { handlers = noHandlers } = message
-        let delivery: Delivery | undefined
-        for (let handler = handlers[attempt.at]; handler !== undefined; handler = handlers[attempt.at]) {
-          // Batches come last, and only a message that is alone runs in one here.
-          if (handler.gather !== undefined && !(message.isAlone && attempt.at === 0)) break
-          if (message.isOver || this.lifecycle.startsNoMore) break
-          attempt.at += 1
-          const breaker = this.breakers.get(handler)
-          if (breaker?.lets(message) === false) {
-            attempt.leaveOut(handler, breaker)
-            continue
-          }
-          if (delivery === undefined) {
-            message.countAttempt(this.counts)
-            delivery = message.delivery()
-          }
-          const result = this.runner.run(handler, [message], message.request, delivery)
+        const observed = begun === undefined ? this.#observed(message, attempt) : undefined
+        // Outside of the observer's context, because other messages start now.
+        if (observed !== undefined) return this.#endTurn(message, await observed)
+        for (let handler = this.#pick(attempt); handler !== undefined; handler = this.#pick(attempt)) {
+          const result = this.runner.run(handler, [message], message.request, attempt.delivery)
           const failure = result instanceof Promise ? await result : result
           if (message.isGone) attempt.failure = failure
           else if (failure !== undefined || this.breakers.size > 0) this.#ran(handler, [attempt], failure)
@@ -381,8 +353,57 @@ export class Core {
       // No handler saw it, so its claim must not look as if it had ended its process.
       if (!wasSeen) await this.tryLater(message, next)
     }
-    if (isObserved && begun !== undefined) begun.next = next
+    if (begun?.isObserved === true) begun.next = next
     else this.#endTurn(message, next)
+  }
+
+  /** The claim of a message that waited since the inbox handed it out. `undefined`: another process has the message now. */
+  #stillOurs(id: string, claim: Claim): Claim | undefined | Promise<Claim | undefined> {
+    return this.options.inbox.isStillHeld?.(id).then((isOurs) => (isOurs ? claim : undefined)) ?? claim
+  }
+
+  /** The inbox has handed the message out. One that cannot be read is given up. */
+  #read(message: Message, claim: Claim): void {
+    message.claim = claim
+    try {
+      message.event = claim.message.event ?? this.options.read(claim.message)
+    } catch (error) {
+      message.failForGood(errorText(error))
+    }
+  }
+
+  /** Changes the state of its vehicle, even when the message is given up. A message that cannot be read, or may end the process, is missing in that state. */
+  #step(
+    vehicles: VehicleStates,
+    message: Message,
+    claim: Claim,
+    state: Awaited<ReturnType<VehicleStates['find']>>,
+    mayEnd: boolean,
+  ): void {
+    const { id, event, next: following } = message
+    // The next one tells what is due before it.
+    message.change =
+      event === undefined || mayEnd
+        ? vehicles.miss(id, event, state, claim)
+        : vehicles.step(id, event, state, claim, following !== undefined)
+  }
+
+  /** The handler that runs next. Leaves out those that a breaker keeps the message from. */
+  #pick(attempt: Attempt): Handler | undefined {
+    const { message } = attempt
+    const handler = message.handlers?.[attempt.at]
+    if (handler === undefined || message.isOver || this.lifecycle.startsNoMore) return undefined
+    // Batches come last, and only a message that is alone runs in one here.
+    if (handler.gather !== undefined && !(message.isAlone && attempt.at === 0)) return undefined
+    attempt.at += 1
+    const breaker = this.breakers.get(handler)
+    if (breaker?.lets(message) === false) {
+      attempt.leaveOut(handler, breaker)
+      return this.#pick(attempt)
+    }
+    if (attempt.delivery === undefined) message.countAttempt(this.counts)
+    attempt.delivery ??= message.delivery()
+    return handler
   }
 
   /**
@@ -392,7 +413,7 @@ export class Core {
    * | --------------------------------------------------- | ------------------ | ----------------------------------- | ------------------ |
    * | it ended while its handlers ran                     |                    |                                     | nothing            |
    * | a drain lets nothing start, and handlers are left     | no                 | all that are left                   | it waits, unclaimed, until they may run again |
-   * | it failed in a batch with others                     | no                 | the same                            | alone, at once     |
+   * | it failed in a batch with others                     | no                 | the same                            | alone, in its turn |
    * | a handler failed, not for the last time              | yes                | all that are left                   | it waits           |
    * | breakers keep handlers, and no other one failed       | no                 | all that are left                   | it waits there     |
    * | breakers keep handlers, another failed for good       | yes                | all that breakers keep              | it waits there     |
@@ -531,6 +552,7 @@ export class Core {
         this.#endTurn(message, this.#failedTurn(message, answer.reason))
       } else if (this.lifecycle.startsNoMore) void this.#turn(message, new Attempt(message))
       else {
+        // Its first handler is the batch's.
         const attempt = new Attempt(message, 1)
         // Asked for each: a paused handler is tried with one message, and the others wait.
         if (breaker?.lets(message) === false) {
@@ -567,17 +589,20 @@ export class Core {
   }
 
   /** Runs an attempt inside of what observers put around it. `undefined`: nothing runs. */
-  #observed(message: Message, attempt: Attempt): Promise<unknown> | undefined {
+  #observed(message: Message, attempt: Attempt): Promise<Next> | undefined {
+    const { around } = this.options.reports.observers
     const { event, isAlone } = message
+    if (around === undefined || event === undefined || this.lifecycle.startsNoMore) return
     const [first] = message.handlers ?? noHandlers
     const isGathered = first?.gather !== undefined && !isAlone
-    if (event === undefined || this.lifecycle.startsNoMore || first === undefined || isGathered) return
+    if (first === undefined || isGathered) return
     const run = async (): Promise<RunEnd> => {
-      await this.#turn(message, attempt, true)
+      attempt.isObserved = true
+      await this.#turn(message, attempt)
       return { failure: attempt.failure }
     }
     const delivery = message.delivery(message.attempt + 1)
-    return this.options.reports.observers.around?.(run, { messages: [{ event, delivery }], isBatch: isAlone })
+    return around(run, { messages: [{ event, delivery }], isBatch: isAlone }).then(() => attempt.next)
   }
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
@@ -781,20 +806,26 @@ export class Core {
     return false
   }
 
-  /** Notes how many processes ended while they had the message. A message that they left for good is given up before it is tried here. */
-  #noteEarlier(message: Message): void {
-    const { attemptsBefore, claim, trouble } = message
-    const crashes = this.#endsNone(message) ? 0 : Math.max(0, (claim?.deliveries ?? 0) - attemptsBefore)
+  /**
+   * Notes how many processes ended while they had the message. A message that they left for good is given up before it is tried here. Returns
+   * whether it ended too many.
+   */
+  #noteEarlier(message: Message, { deliveries }: Claim): boolean {
+    const { attemptsBefore, trouble } = message
+    if (attemptsBefore === 0 && deliveries === 0) return message.crashes > mostCrashes
+    const crashes = this.#endsNone(message) ? 0 : Math.max(0, deliveries - attemptsBefore)
     message.crashes = crashes
     if (this.#suspect === message && !message.isSuspect) {
       this.#suspect = undefined
       this.pump()
     }
-    if (crashes >= mostCrashes) return message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
-    if (attemptsBefore < this.options.retry.attempts || this.options.registry.ownRetries.length > 0) return
-    const tried = `arlier processes tried it ${attemptsBefore} times`
-    const { failure } = trouble ?? {}
-    message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)
+    if (crashes >= mostCrashes) message.failForGood(`${crashText(crashes)}, and it may be the reason.`)
+    else if (attemptsBefore >= this.options.retry.attempts && this.options.registry.ownRetries.length === 0) {
+      const tried = `arlier processes tried it ${attemptsBefore} times`
+      const { failure } = trouble ?? {}
+      message.failForGood(failure === undefined ? `E${tried}.` : `${failure.error} (${failure.handler}; e${tried})`)
+    }
+    return crashes > mostCrashes
   }
 
   /** The inbox failed, or could not read the state of a vehicle. The message is tried again, or given up after the longest time of retries. */
