@@ -439,6 +439,15 @@ export interface OperatorAppOptions {
 /** The longest that a request for missing vehicles waits for a look, in milliseconds. */
 const lookMs = 5_000
 
+/** What the routes answer from. */
+interface Answering {
+  readonly operator: OperatorApi
+  readonly shows: Shows
+  readonly feed: Feed | undefined
+  readonly samples: Samples | undefined
+  readonly reports: OperatorAppOptions['reports']
+}
+
 /** Serves the operator's requests as JSON, and the feed as a stream. It checks no secret, so guard it. */
 export function createOperatorApp(operator: OperatorApi, options: OperatorAppOptions = {}): Hono {
   const {
@@ -448,7 +457,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     missing,
     reports = hostedBy(operator)?.reports,
   } = options
-  const shows: Shows = { payloads }
+  const answering: Answering = { operator, shows: { payloads }, feed, samples, reports }
   const app = new Hono()
 
   app.get('/about', async (c) =>
@@ -461,12 +470,31 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     }),
   )
 
+  routeBranches(app, answering)
+  routeDeadLetters(app, answering)
+  routeChanges(app, answering)
+  routeVehicles(app, answering)
+  if (missing !== undefined) routeMissing(app, missing)
+  routeMessages(app, answering)
+  routeFigures(app, answering)
+  if (feed !== undefined) routeFeed(app, feed, answering)
+
+  app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
+  app.onError((error, c) => {
+    if (!(error instanceof FleethookError))
+      return c.json({ error: 'failed', text: `The request failed with ${error.name}.` }, 500)
+    return c.json({ error: error.code, text: error.message }, error.code === 'option_invalid' ? 400 : 503)
+  })
+  return app
+}
+
+function routeBranches(app: Hono, { operator, shows, reports }: Answering): void {
   /** The apps of branches. Each is made when its branch is first seen, and its feed begins then. */
   const branches = new Map<string, Hono>()
   const branchOf = (name: string): Hono | undefined => {
     const branch = operator.branches?.get(name)
     if (branch === undefined) return undefined
-    const found = branches.get(name) ?? createOperatorApp(branch, { payloads, reports })
+    const found = branches.get(name) ?? createOperatorApp(branch, { payloads: shows.payloads, reports })
     branches.set(name, found)
     return found
   }
@@ -483,7 +511,9 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     address.pathname = address.pathname.slice(at + prefix.length)
     return found.fetch(new Request(address, c.req.raw))
   })
+}
 
+function routeDeadLetters(app: Hono, { operator, shows }: Answering): void {
   app.get('/dead', async (c) => {
     const { limit = usualLimit, ...which } = read(queryOf(c), pageRules)
     const page = new Page<LetterSummary>(limit)
@@ -518,7 +548,10 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
       return c.json({ messages: id === undefined ? 0 : await changeEverywhere(operator, change, id) })
     })
   }
+}
 
+/** The replay of messages in a time, and the erasure of a vehicle. */
+function routeChanges(app: Hono, { operator }: Answering): void {
   app.post('/replay', async (c) => {
     const { from, to, limit, after, ...which } = read(await bodyOf(c), rangeRules)
     const range = { ...which, from: new Date(from), to: new Date(to) }
@@ -534,7 +567,9 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     if (erased !== undefined) return c.json(erased)
     throw new FleethookError('inbox_unsupported', 'This inbox cannot erase a vehicle.')
   })
+}
 
+function routeVehicles(app: Hono, { operator, shows }: Answering): void {
   app.get('/vehicles', async (c) => {
     const { limit = usualLimit, after } = read(queryOf(c), vehiclesRules)
     const page = new Page<VehicleSummary>(limit)
@@ -548,14 +583,17 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     if (vehicle === undefined) return c.json(unknownVehicle, 404)
     return c.json(vehicleReportOf(vehicle, shows.payloads ? await episodesOf(operator, vehicle) : [], shows))
   })
+}
 
-  if (missing !== undefined)
-    app.get('/missing', async (c) => {
-      await resolvedOr(missing.look(), systemClock, lookMs)
-      const { at = null, vehicles = [], error } = missing.last() ?? {}
-      return c.json({ at, vehicles, error })
-    })
+function routeMissing(app: Hono, missing: MissingWatch): void {
+  app.get('/missing', async (c) => {
+    await resolvedOr(missing.look(), systemClock, lookMs)
+    const { at = null, vehicles = [], error } = missing.last() ?? {}
+    return c.json({ at, vehicles, error })
+  })
+}
 
+function routeMessages(app: Hono, { operator, shows, feed }: Answering): void {
   app.get('/messages', async (c) => {
     const { limit = usualLimit, topic, state, ...which } = read(queryOf(c), listingRules)
     const page = new Page<object>(limit)
@@ -576,7 +614,10 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
     const whole = (event: FleetEvent | MalformedBody): unknown => shown(event, shows)
     return c.json({ ...recordOf(found, shows, whole), text: textBeside(found, shows), handlers, happened })
   })
+}
 
+/** What a receiver that runs knows of itself. */
+function routeFigures(app: Hono, { operator, shows, samples }: Answering): void {
   const { stats, failing, backlog } = operator
   if (backlog !== undefined) app.get('/backlog', async (c) => c.json(await backlog()))
   if (stats !== undefined) app.get('/stats', (c) => c.json(stats()))
@@ -585,7 +626,7 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
       const found = await failingEverywhere(operator)
       const handlers = found.handlers.map(({ error, ...handler }) => ({
         ...handler,
-        error: shownError(error, payloads),
+        error: shownError(error, shows.payloads),
       }))
       return c.json({ ...found, handlers })
     })
@@ -595,46 +636,39 @@ export function createOperatorApp(operator: OperatorApi, options: OperatorAppOpt
       return c.json({ stepMs: Samples.stepMs, samples: samples.list() })
     })
   }
-  if (feed !== undefined) {
-    const [received, others] = [new WeakMap<FeedItem, string>(), new WeakMap<FeedItem, string>()]
-    const textOf = (texts: WeakMap<FeedItem, string>, show: typeof itemOf) => (item: FeedItem) => {
-      const text = texts.get(item) ?? JSON.stringify(show(item, shows))
-      texts.set(item, text)
-      return text
-    }
-    const isStopping = (): boolean => operator.readiness?.().reason === notReady.draining
-    const whileRead = (): (() => void) => {
-      const sampling = setInterval(() => samples?.take(), Samples.stepMs)
-      const stopTiming = samples?.timeAnswers()
-      return () => {
-        clearInterval(sampling)
-        stopTiming?.()
-      }
-    }
-    app.get('/feed', (c) => {
-      const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
-      const which = { ...about, errors: errors === 'true', received: about.received === 'true' }
-      if (isStopping()) return c.json({ error: 'draining', text: 'The receiver is stopping.' }, 503)
-      const stream = streamFeed(c, {
-        feed,
-        which,
-        since,
-        isStopping,
-        whileRead,
-        textOf: which.received ? textOf(received, receivedOf) : textOf(others, itemOf),
-        onSlow: () => reports?.noteSlowReader(),
-      })
-      return stream ?? c.json(tooManyReaders, 503, { 'retry-after': '5' })
-    })
-  }
+}
 
-  app.notFound((c) => c.json({ error: 'path_unknown', text: 'Unknown path.' }, 404))
-  app.onError((error, c) => {
-    if (!(error instanceof FleethookError))
-      return c.json({ error: 'failed', text: `The request failed with ${error.name}.` }, 500)
-    return c.json({ error: error.code, text: error.message }, error.code === 'option_invalid' ? 400 : 503)
+function routeFeed(app: Hono, feed: Feed, { operator, shows, samples, reports }: Answering): void {
+  const [received, others] = [new WeakMap<FeedItem, string>(), new WeakMap<FeedItem, string>()]
+  const textOf = (texts: WeakMap<FeedItem, string>, show: typeof itemOf) => (item: FeedItem) => {
+    const text = texts.get(item) ?? JSON.stringify(show(item, shows))
+    texts.set(item, text)
+    return text
+  }
+  const isStopping = (): boolean => operator.readiness?.().reason === notReady.draining
+  const whileRead = (): (() => void) => {
+    const sampling = setInterval(() => samples?.take(), Samples.stepMs)
+    const stopTiming = samples?.timeAnswers()
+    return () => {
+      clearInterval(sampling)
+      stopTiming?.()
+    }
+  }
+  app.get('/feed', (c) => {
+    const { since = c.req.header('last-event-id'), errors, ...about } = read(c.req.query(), feedRules)
+    const which = { ...about, errors: errors === 'true', received: about.received === 'true' }
+    if (isStopping()) return c.json({ error: 'draining', text: 'The receiver is stopping.' }, 503)
+    const stream = streamFeed(c, {
+      feed,
+      which,
+      since,
+      isStopping,
+      whileRead,
+      textOf: which.received ? textOf(received, receivedOf) : textOf(others, itemOf),
+      onSlow: () => reports?.noteSlowReader(),
+    })
+    return stream ?? c.json(tooManyReaders, 503, { 'retry-after': '5' })
   })
-  return app
 }
 
 /** A page of a list: its items as they are shown, and where the next page begins. It ends when it has read or shows as much as one answer may. */

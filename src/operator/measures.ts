@@ -110,13 +110,15 @@ export function together(measure: Measure, behind: readonly Measure[]): Measure 
 }
 
 function ownMeasuresOf(stats: Stats): readonly Measure[] {
-  const { inbox, pending } = stats
+  return [...messageMeasures(stats), ...workMeasures(stats), ...serverMeasures(stats), ...inboxMeasures(stats)]
+}
+
+/** What has come, and what became of it. */
+function messageMeasures(stats: Stats): readonly Measure[] {
   const { handled, deadLettered: dead, duplicates: duplicate, lost } = stats
   // Every value of an attribute is there from the start: a counter that begins at 1 shows no increase.
   const received = { ...zeros([...wireTopics, 'unknown']), ...stats.topics }
   const refused = { ...zeros([...refusalErrors, ...Object.keys(runtimeRefusals), 'test']), ...stats.refused }
-  // An inbox that knows the age of its oldest message leaves it out when nothing waits.
-  const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
   return [
     counter('messages.received', 'message', 'Messages that were accepted.', by('fleethook.topic', received)),
     counter(
@@ -143,6 +145,15 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     counter('handler.discards', 'message', 'Messages that a handler discarded.', one(stats.discarded)),
     counter('values.drifted', 'value', 'Values that are not what the catalogue says.', one(stats.drifted)),
     counter('values.unbelieved', 'value', 'Drifted values that cannot be true.', one(stats.unbelieved)),
+  ]
+}
+
+/** What waits and runs now. */
+function workMeasures(stats: Stats): readonly Measure[] {
+  const { inbox, pending } = stats
+  // An inbox that knows the age of its oldest message leaves it out when nothing waits.
+  const age = inbox.oldestWaitingMs ?? (pending.messages === 0 ? 0 : undefined)
+  return [
     gauge('pending.messages', '{message}', 'Messages that wait or are being handled.', pending.messages),
     gauge('pending.size', 'By', 'Size of the pending messages.', pending.bytes),
     gauge('pending.oldest.age', 's', 'Age of the oldest pending message.', seconds(age)),
@@ -182,6 +193,12 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
     gauge('lanes', '{lane}', 'Vehicles that have work.', stats.lanes),
     gauge('running', '{message}', 'Messages whose handlers run now.', stats.running),
     gauge('handlers.paused', '{handler}', 'Handlers whose circuit breaker is open.', stats.paused.length),
+  ]
+}
+
+/** What an inbox on a server knows, and what it deleted. */
+function serverMeasures({ inbox, deadLettersDropped }: Stats): readonly Measure[] {
+  return [
     {
       name: 'fleethook.lag.messages',
       unit: '{message}',
@@ -218,7 +235,7 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       'dead_letters.deleted',
       'message',
       'Dead letters that the inbox deleted by itself.',
-      one(stats.deadLettersDropped),
+      one(deadLettersDropped),
     ),
     counter(
       'messages.purged',
@@ -226,7 +243,13 @@ function ownMeasuresOf(stats: Stats): readonly Measure[] {
       'Handled messages that this process deleted after their retention.',
       one(inbox.purged ?? 0),
     ),
-    gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', stats.openGaps),
+  ]
+}
+
+/** The space that an inbox takes, and its gaps. */
+function inboxMeasures({ inbox, openGaps }: Stats): readonly Measure[] {
+  return [
+    gauge('gaps.open', '{gap}', 'Gaps that no event has reported yet.', openGaps),
     gauge('inbox.size', 'By', 'Size of the inbox with its journal.', inbox.bytes),
     gauge(
       'inbox.used',

@@ -3,7 +3,7 @@ import { guarded, throttled } from '../../base/log.ts'
 import { aFunction, anything, checkOptions, milliseconds, type Rules } from '../../base/options.ts'
 import { backoffMs } from '../../core/retry.ts'
 import type { FieldCatalogue } from '../../events/fields.ts'
-import type { Source } from '../../receiver/interface.ts'
+import type { Sink, Source } from '../../receiver/interface.ts'
 import type { Normalizer } from '../../wire/normalizer.ts'
 import { isJsonObject, type JsonObject } from '../../wire/record.ts'
 import { get, isTransient, segment, type Sent, sendOnce, timedOut, withDeadline } from './call.ts'
@@ -96,103 +96,45 @@ export function createStream<Fields extends FieldCatalogue>(
   options: StreamOptions<Fields>,
 ): EventStream<Fields> {
   checkOptions('client.stream', options, rules)
-  const { clock, timeoutMs, retry } = connection
-  const { field, topics, heartbeatTimeoutMs = 60_000 } = options
+  const { field, topics } = options
   const id = segment('The VIN or energy site id', product)
-  // Ids of energy sites are digits. A VIN has letters.
-  const streamed: Streamed = /^\d+$/.test(id) ? { siteId: id } : { vin: id }
   const path = field === undefined ? `/sse/${id}` : `/sse/${id}/${segment('The field', field)}`
-  const log = throttled(connection.log, clock)
-
   const request: ServiceRequest = {
     ...get(path, { query: { topics: topics?.join(',') } }),
     headers: { accept: 'text/event-stream' },
   }
+  // Ids of energy sites are digits. A VIN has letters.
+  const streamed: Streamed = /^\d+$/.test(id) ? { siteId: id } : { vin: id }
+  const log = throttled(connection.log, connection.clock)
+  return new ServiceStream({ connection, request, normalizer, streamed, options, log })
+}
 
-  /** Opens one connection. Resolves to `undefined` when there is nothing to stream. */
-  function open(signal: AbortSignal | undefined): Promise<ReadableStream<Uint8Array> | undefined> {
-    const sent: Sent = { to: undefined }
-    const onTimeout = (): Error => timedOut(request, sent, timeoutMs)
-    return withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
-      sendOnce(connection, request, given, (answer) => bodyOf(answer, request), sent),
-    )
+/** What a stream is made of. */
+interface StreamParts<Fields extends FieldCatalogue> {
+  readonly connection: Connection
+  readonly request: ServiceRequest
+  readonly normalizer: Normalizer<Fields>
+  readonly streamed: Streamed
+  readonly options: StreamOptions<Fields>
+  readonly log: ReturnType<typeof throttled>
+}
+
+class ServiceStream<Fields extends FieldCatalogue> implements EventStream<Fields> {
+  readonly #parts: StreamParts<Fields>
+
+  constructor(parts: StreamParts<Fields>) {
+    this.#parts = parts
   }
 
-  async function* turns(signal: AbortSignal | undefined): AsyncGenerator<StreamStep<Fields>, void, undefined> {
-    const delivered = new Delivered()
-    const interruption = new Interruption()
-    let failures = 0
-    let leastMs = 0
-    let lastByteAt = clock.now()
-
-    while (!signal?.aborted) {
-      let failure: unknown
-      let openedAt: number | undefined
-      try {
-        const body = await open(signal)
-        if (body === undefined) return
-        openedAt = clock.now()
-        delivered.connected()
-        interruption.connected(openedAt)
-        const items = readSseItems(body, {
-          clock,
-          heartbeatTimeoutMs,
-          signal,
-          turnMs: () => interruption.leftMs(clock.now()),
-          onBytes: () => void (lastByteAt = clock.now()),
-          onRetry: (ms) => void (leastMs = ms),
-        })
-        for await (const item of items) {
-          const receivedAt = clock.now()
-          const value = item && parsed(item.data)
-          const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
-          const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
-          if (reason !== undefined) {
-            const gap = { ...streamed, ...interruption.end(), reason }
-            reportGap(gap)
-            yield { gap }
-          }
-          if (item === undefined) continue
-          failures = 0
-          const message = { text: item.data, receivedAt }
-          yield { message, event, changed: event === undefined ? [] : delivered.note(event) }
-        }
-      } catch (error) {
-        if (signal?.aborted) return
-        if (!isTransient(error)) throw error
-        failure = error
-      }
-      const now = clock.now()
-      // When the service ends a stream, the stream was alive until then. A stream that breaks off may have been dead since
-      // the last byte.
-      const endedAfterMs = openedAt === undefined || failure !== undefined ? undefined : now - openedAt
-      interruption.begin(lastByteAt, endedAfterMs === undefined ? lastByteAt : now)
-      // A connection that stayed open is not a failure, even if its vehicle sent nothing.
-      if (openedAt !== undefined && lastByteAt - openedAt >= retry.maxMs) failures = 0
-      failures += 1
-      const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
-      // The wait for a stream that the service has ended counts from its beginning, so a planned change takes no wait.
-      const waitMs = Math.max(backoffMs(retry, failures), leastMs, askedMs) - (endedAfterMs ?? 0)
-      // The service closes streams from time to time. Only a stream that fails again is worth a log line.
-      if (failures > 1)
-        // What to do: If it repeats, look at `why`.
-        log.warn('a stream is interrupted and reconnects', {
-          ...streamed,
-          waitMs,
-          why: failure instanceof ServiceError ? failure.code : 'ended',
-        })
-      if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
-    }
-  }
-
-  async function* messages(): AsyncGenerator<StreamMessage, void, undefined> {
-    for await (const turn of turns(options.signal)) {
+  async *messages(): AsyncGenerator<StreamMessage, void, undefined> {
+    for await (const turn of this.#turns(this.#parts.options.signal)) {
       if (turn.gap === undefined) yield turn.message
     }
   }
 
-  async function* events(): AsyncGenerator<StreamEvent<Fields>, void, undefined> {
-    for await (const turn of turns(options.signal)) {
+  async *[Symbol.asyncIterator](): AsyncGenerator<StreamEvent<Fields>, void, undefined> {
+    const { normalizer, streamed, options, log } = this.#parts
+    for await (const turn of this.#turns(options.signal)) {
       if (turn.gap !== undefined) continue
       const { event, message, changed } = turn
       if (event === undefined) {
@@ -206,9 +148,14 @@ export function createStream<Fields extends FieldCatalogue>(
     }
   }
 
+  feed(sink: Sink): Promise<void> {
+    const { signal } = this.#parts.options
+    return feedMessages(sink, this.#fed(signal === undefined ? sink.signal : AbortSignal.any([signal, sink.signal])))
+  }
+
   /** The messages as a receiver takes them, with the gaps. */
-  async function* fed(signal: AbortSignal): AsyncGenerator<Fed, void, undefined> {
-    for await (const turn of turns(signal)) {
+  async *#fed(signal: AbortSignal): AsyncGenerator<Fed, void, undefined> {
+    for await (const turn of this.#turns(signal)) {
       if (turn.gap !== undefined) {
         yield { interruption: turn.gap }
         continue
@@ -220,7 +167,118 @@ export function createStream<Fields extends FieldCatalogue>(
     }
   }
 
-  function reportGap(gap: StreamGap): void {
+  /** All connections of one iteration, one after another. */
+  async *#turns(signal: AbortSignal | undefined): AsyncGenerator<StreamStep<Fields>, void, undefined> {
+    const { clock } = this.#parts.connection
+    const iteration = new Iteration(this.#parts, signal)
+    while (!signal?.aborted) {
+      let failure: unknown
+      let openedAt: number | undefined
+      try {
+        const body = await this.#open(signal)
+        if (body === undefined) return
+        openedAt = clock.now()
+        yield* iteration.read(body, openedAt)
+      } catch (error) {
+        if (signal?.aborted) return
+        if (!isTransient(error)) throw error
+        failure = error
+      }
+      const waitMs = iteration.ended(openedAt, failure)
+      if (waitMs > 0) await pause(clock, waitMs, signal).catch(() => {})
+    }
+  }
+
+  /** Opens one connection. Resolves to `undefined` when there is nothing to stream. */
+  #open(signal: AbortSignal | undefined): Promise<ReadableStream<Uint8Array> | undefined> {
+    const { connection, request } = this.#parts
+    const { clock, timeoutMs } = connection
+    const sent: Sent = { to: undefined }
+    const onTimeout = (): Error => timedOut(request, sent, timeoutMs)
+    return withDeadline({ clock, ms: timeoutMs, signal, onTimeout }, (given) =>
+      sendOnce(connection, request, given, (answer) => bodyOf(answer, request), sent),
+    )
+  }
+}
+
+/** What one iteration of a stream remembers from connection to connection. */
+class Iteration<Fields extends FieldCatalogue> {
+  readonly #parts: StreamParts<Fields>
+  readonly #signal: AbortSignal | undefined
+  readonly #delivered = new Delivered()
+  readonly #interruption = new Interruption()
+  #failures = 0
+  /** The wait that the service asked for. */
+  #leastMs = 0
+  #lastByteAt: number
+
+  constructor(parts: StreamParts<Fields>, signal: AbortSignal | undefined) {
+    this.#parts = parts
+    this.#signal = signal
+    this.#lastByteAt = parts.connection.clock.now()
+  }
+
+  /** Reads one connection to its end. */
+  async *read(body: ReadableStream<Uint8Array>, openedAt: number): AsyncGenerator<StreamStep<Fields>, void, undefined> {
+    const { connection, normalizer, streamed, options } = this.#parts
+    const { clock } = connection
+    const interruption = this.#interruption
+    this.#delivered.connected()
+    interruption.connected(openedAt)
+    const items = readSseItems(body, {
+      clock,
+      heartbeatTimeoutMs: options.heartbeatTimeoutMs ?? 60_000,
+      signal: this.#signal,
+      turnMs: () => interruption.leftMs(clock.now()),
+      onBytes: () => void (this.#lastByteAt = clock.now()),
+      onRetry: (ms) => void (this.#leastMs = ms),
+    })
+    for await (const item of items) {
+      const receivedAt = clock.now()
+      const value = item && parsed(item.data)
+      const event = value && readStreamEvent(normalizer, streamed, value, receivedAt)
+      const reason = item === undefined || event !== undefined ? interruption.judge(event) : undefined
+      if (reason !== undefined) {
+        const gap = { ...streamed, ...interruption.end(), reason }
+        this.#report(gap)
+        yield { gap }
+      }
+      if (item === undefined) continue
+      this.#failures = 0
+      const message = { text: item.data, receivedAt }
+      yield { message, event, changed: event === undefined ? [] : this.#delivered.note(event) }
+    }
+  }
+
+  /** A connection has ended, or none was opened. Returns the wait until the next one. */
+  ended(openedAt: number | undefined, failure: unknown): number {
+    const { connection, streamed, log } = this.#parts
+    const { clock, retry } = connection
+    const now = clock.now()
+    const lastByteAt = this.#lastByteAt
+    // When the service ends a stream, the stream was alive until then. A stream that breaks off may have been dead since
+    // the last byte.
+    const endedAfterMs = openedAt === undefined || failure !== undefined ? undefined : now - openedAt
+    this.#interruption.begin(lastByteAt, endedAfterMs === undefined ? lastByteAt : now)
+    // A connection that stayed open is not a failure, even if its vehicle sent nothing.
+    if (openedAt !== undefined && lastByteAt - openedAt >= retry.maxMs) this.#failures = 0
+    this.#failures += 1
+    const askedMs = failure instanceof ServiceError ? (failure.retryAfterMs ?? 0) : 0
+    // The wait for a stream that the service has ended counts from its beginning, so a planned change takes no wait.
+    const waitMs = Math.max(backoffMs(retry, this.#failures), this.#leastMs, askedMs) - (endedAfterMs ?? 0)
+    // The service closes streams from time to time. Only a stream that fails again is worth a log line.
+    if (this.#failures > 1)
+      // What to do: If it repeats, look at `why`.
+      log.warn('a stream is interrupted and reconnects', {
+        ...streamed,
+        waitMs,
+        why: failure instanceof ServiceError ? failure.code : 'ended',
+      })
+    return waitMs
+  }
+
+  #report(gap: StreamGap): void {
+    const { streamed, options, log } = this.#parts
     guarded(
       () => options.onResumed?.(gap),
       (error) =>
@@ -230,16 +288,6 @@ export function createStream<Fields extends FieldCatalogue>(
           error: error instanceof Error ? error.name : typeof error,
         }),
     )
-  }
-
-  return {
-    messages,
-    [Symbol.asyncIterator]: events,
-    feed: (sink) =>
-      feedMessages(
-        sink,
-        fed(options.signal === undefined ? sink.signal : AbortSignal.any([options.signal, sink.signal])),
-      ),
   }
 }
 

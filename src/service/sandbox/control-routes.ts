@@ -9,64 +9,10 @@ const longestSeconds = 366 * 86_400
 /** `/sandbox`: controls that the real service does not have. */
 export function controlRoutes(world: World): Hono {
   const normalizer = createNormalizer()
-
-  const control = async (vin: string, act: (vehicle: SharedVehicle) => unknown): Promise<Response> => {
-    const vehicle = world.vehicle(vin)
-    if (vehicle === undefined) return refuseProduct(vin)
-    world.run()
-    act(vehicle)
-    await world.deliveries.settled()
-    return Response.json({ response: vehicleBody(vehicle, world) })
-  }
-
   return new Hono()
-    .get('/vehicles', () => Response.json({ response: world.vehicles().map((vehicle) => vehicleBody(vehicle, world)) }))
-    .post('/vehicles', async ({ req }) => {
-      const body = await readBody(req.raw)
-      if (body === undefined) return refuseBody()
-      const { vin, customer } = body
-      if (vin !== undefined && typeof vin !== 'string') return refuse('invalid_request', '`vin` must be a string.')
-      if (customer !== undefined && !isCustomer(customer)) {
-        return refuse('invalid_request', '`customer` must be {"id": "…", "ref": "…" or null}.')
-      }
-      const vehicle = world.share(vin, { customer })
-      if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
-      return refuse('not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
-    })
-    .delete('/vehicles/:vin', ({ req }) => control(req.param('vin'), (vehicle) => world.unshare(vehicle)))
-    .post('/vehicles/:vin/sleep', ({ req }) =>
-      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.sleep(world.now()))),
-    )
-    .post('/vehicles/:vin/wake', ({ req }) =>
-      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.wake(world.now()))),
-    )
-    .post('/vehicles/:vin/fault', async ({ req }) => {
-      const fault = (await readBody(req.raw))?.['fault']
-      const known = vehicleFaults.find((one) => one === fault)
-      if (known === undefined && fault !== null) {
-        return refuse('invalid_request', `\`fault\` must be null or one of ${vehicleFaults.join(', ')}.`)
-      }
-      return control(req.param('vin'), (vehicle) => world.setFault(vehicle, known))
-    })
+    .route('/vehicles', vehicleControls(world))
     .get('/business', () => Response.json({ response: standingBody(world) }))
-    .post('/business', async ({ req }) => {
-      const body = await readBody(req.raw)
-      const { active = world.standing.active, permissions: asked = world.standing.permissions } = body ?? {}
-      const { auth_unavailable_seconds: seconds = 0 } = body ?? {}
-      if (
-        typeof active !== 'boolean' ||
-        !isTextList(asked) ||
-        !asked.every((one) => permissions.includes(one)) ||
-        typeof seconds !== 'number'
-      ) {
-        return refuse(
-          'invalid_request',
-          `\`active\` is true or false, \`permissions\` a list of ${permissions.join(', ')}, \`auth_unavailable_seconds\` a number.`,
-        )
-      }
-      world.standing = { active, permissions: asked, unavailableUntil: world.settings.clock.now() + seconds * 1_000 }
-      return Response.json({ response: standingBody(world) })
-    })
+    .post('/business', async ({ req }) => setStanding(world, (await readBody(req.raw)) ?? {}))
     .post('/messages', async ({ req }) => {
       const message = await readBody(req.raw)
       if (message === undefined) return refuseBody()
@@ -99,6 +45,66 @@ export function controlRoutes(world: World): Hono {
       world.deliveries.clear()
       return Response.json({ response: true })
     })
+}
+
+/** What is done to one vehicle. */
+function vehicleControls(world: World): Hono {
+  const control = async (vin: string, act: (vehicle: SharedVehicle) => unknown): Promise<Response> => {
+    const vehicle = world.vehicle(vin)
+    if (vehicle === undefined) return refuseProduct(vin)
+    world.run()
+    act(vehicle)
+    await world.deliveries.settled()
+    return Response.json({ response: vehicleBody(vehicle, world) })
+  }
+
+  return new Hono()
+    .get('/', () => Response.json({ response: world.vehicles().map((vehicle) => vehicleBody(vehicle, world)) }))
+    .post('/', async ({ req }) => {
+      const body = await readBody(req.raw)
+      if (body === undefined) return refuseBody()
+      const { vin, customer } = body
+      if (vin !== undefined && typeof vin !== 'string') return refuse('invalid_request', '`vin` must be a string.')
+      if (customer !== undefined && !isCustomer(customer)) {
+        return refuse('invalid_request', '`customer` must be {"id": "…", "ref": "…" or null}.')
+      }
+      const vehicle = world.share(vin, { customer })
+      if (vehicle !== undefined) return Response.json({ response: vehicleBody(vehicle, world) })
+      return refuse('not_found', 'No simulated vehicle has this VIN, or all of them were shared already.')
+    })
+    .delete('/:vin', ({ req }) => control(req.param('vin'), (vehicle) => world.unshare(vehicle)))
+    .post('/:vin/sleep', ({ req }) =>
+      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.sleep(world.now()))),
+    )
+    .post('/:vin/wake', ({ req }) =>
+      control(req.param('vin'), (vehicle) => world.publishFrom(vehicle, vehicle.car.wake(world.now()))),
+    )
+    .post('/:vin/fault', async ({ req }) => {
+      const fault = (await readBody(req.raw))?.['fault']
+      const known = vehicleFaults.find((one) => one === fault)
+      if (known === undefined && fault !== null) {
+        return refuse('invalid_request', `\`fault\` must be null or one of ${vehicleFaults.join(', ')}.`)
+      }
+      return control(req.param('vin'), (vehicle) => world.setFault(vehicle, known))
+    })
+}
+
+function setStanding(world: World, asked: JsonObject): Response {
+  const { active = world.standing.active, permissions: allowed = world.standing.permissions } = asked
+  const { auth_unavailable_seconds: seconds = 0 } = asked
+  if (
+    typeof active !== 'boolean' ||
+    !isTextList(allowed) ||
+    !allowed.every((one) => permissions.includes(one)) ||
+    typeof seconds !== 'number'
+  ) {
+    return refuse(
+      'invalid_request',
+      `\`active\` is true or false, \`permissions\` a list of ${permissions.join(', ')}, \`auth_unavailable_seconds\` a number.`,
+    )
+  }
+  world.standing = { active, permissions: allowed, unavailableUntil: world.settings.clock.now() + seconds * 1_000 }
+  return Response.json({ response: standingBody(world) })
 }
 
 function standingBody({ standing, settings: { clock } }: World): JsonObject {

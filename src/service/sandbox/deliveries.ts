@@ -22,40 +22,83 @@ interface PostedMessage {
   error?: string
 }
 
-/** Posts messages to the webhook: each message once, and the messages of a vehicle in order. */
-export interface Deliveries {
-  send(event: Encodable, webhook: KeptWebhook, at: number): void
-  /** The last 1,000 messages, oldest first. */
-  list(): readonly PostedMessage[]
-  clear(): void
-  /** Resolves when no message is on its way. */
-  settled(): Promise<void>
-}
-
 const mostKept = 1_000
 const mostWaiting = 20_000
 const answerMs = 10_000
 
-/** Posts to the webhook that is set when the message's turn comes, and not to a paused one. */
-export function createDeliveries(
-  post: PostMessage,
-  clock: Clock,
-  activity: Activity,
-  current: () => KeptWebhook | undefined,
-): Deliveries {
-  const log: PostedMessage[] = []
-  const lanes = new Map<string, Promise<void>>()
-  let lastId = 0
-  let waiting = 0
+/**
+ * Posts messages to the webhook: each message once, and the messages of a vehicle in order. It posts to the webhook that is set when the
+ * message's turn comes, and not to a paused one.
+ */
+export class Deliveries {
+  readonly #post: PostMessage
+  readonly #clock: Clock
+  readonly #activity: Activity
+  readonly #current: () => KeptWebhook | undefined
+  readonly #log: PostedMessage[] = []
+  readonly #lanes = new Map<string, Promise<void>>()
+  #lastId = 0
+  #waiting = 0
 
-  async function deliver(posted: PostedMessage, event: Encodable): Promise<void> {
-    const webhook = current()
+  constructor(post: PostMessage, clock: Clock, activity: Activity, current: () => KeptWebhook | undefined) {
+    this.#post = post
+    this.#clock = clock
+    this.#activity = activity
+    this.#current = current
+  }
+
+  send(event: Encodable, { format, url }: KeptWebhook, at: number): void {
+    const vin = vinOf(event)
+    const { topic } = event
+    this.#lastId += 1
+    const posted: PostedMessage = {
+      id: this.#lastId,
+      vin,
+      topic,
+      format,
+      url,
+      at: new Date(at).toISOString(),
+      outcome: 'waiting',
+    }
+    this.#log.push(posted)
+    if (this.#log.length > mostKept) this.#log.shift()
+    if (this.#waiting >= mostWaiting) {
+      posted.outcome = 'failed'
+      posted.error = 'too many messages wait for the webhook'
+      return
+    }
+    this.#waiting += 1
+    const lane = vin ?? ''
+    const done = (this.#lanes.get(lane) ?? Promise.resolve()).then(() => this.#deliver(posted, event))
+    this.#lanes.set(lane, done)
+    void done.then(() => {
+      if (this.#lanes.get(lane) === done) this.#lanes.delete(lane)
+    })
+  }
+
+  /** The last 1,000 messages, oldest first. */
+  list(): readonly PostedMessage[] {
+    return this.#log
+  }
+
+  clear(): void {
+    this.#log.length = 0
+  }
+
+  /** Resolves when no message is on its way. */
+  async settled(): Promise<void> {
+    while (this.#lanes.size > 0) await Promise.all(this.#lanes.values())
+  }
+
+  async #deliver(posted: PostedMessage, event: Encodable): Promise<void> {
+    const webhook = this.#current()
     if (webhook?.enabled !== true) {
       posted.outcome = 'failed'
       posted.error = 'the webhook was paused or deleted before the post'
-      waiting -= 1
+      this.#waiting -= 1
       return
     }
+    const clock = this.#clock
     const controller = new AbortController()
     const postedAt = clock.now()
     const timer = clock.after(answerMs, () => controller.abort(new DOMException('No answer in time.', 'TimeoutError')))
@@ -67,7 +110,7 @@ export function createDeliveries(
         ...(auth === undefined ? {} : { authorization: authorization(auth, format) }),
       }
       const body = JSON.stringify(messageOf(event, format))
-      const status = await post({ url, headers, body, verify, signal: controller.signal })
+      const status = await this.#post({ url, headers, body, verify, signal: controller.signal })
       posted.status = status
       posted.outcome = status >= 200 && status < 300 ? 'accepted' : 'refused'
     } catch (error) {
@@ -75,48 +118,11 @@ export function createDeliveries(
       posted.error = nameOf(error)
     } finally {
       timer.cancel()
-      waiting -= 1
+      this.#waiting -= 1
       const { url, topic, vin, status, error } = posted
       const ms = Math.max(0, Math.round(clock.now() - postedAt))
-      activity.delivery({ url, topic, vin, ms, status, error })
+      this.#activity.delivery({ url, topic, vin, ms, status, error })
     }
-  }
-
-  return {
-    send(event, webhook, at) {
-      const vin = vinOf(event)
-      const { topic } = event
-      const { format, url } = webhook
-      lastId += 1
-      const posted: PostedMessage = {
-        id: lastId,
-        vin,
-        topic,
-        format,
-        url,
-        at: new Date(at).toISOString(),
-        outcome: 'waiting',
-      }
-      log.push(posted)
-      if (log.length > mostKept) log.shift()
-      if (waiting >= mostWaiting) {
-        posted.outcome = 'failed'
-        posted.error = 'too many messages wait for the webhook'
-        return
-      }
-      waiting += 1
-      const lane = vin ?? ''
-      const done = (lanes.get(lane) ?? Promise.resolve()).then(() => deliver(posted, event))
-      lanes.set(lane, done)
-      void done.then(() => {
-        if (lanes.get(lane) === done) lanes.delete(lane)
-      })
-    },
-    list: () => log,
-    clear: () => void (log.length = 0),
-    async settled() {
-      while (lanes.size > 0) await Promise.all(lanes.values())
-    },
   }
 }
 

@@ -1,4 +1,4 @@
-import { Hono } from 'hono'
+import { Hono, type MiddlewareHandler } from 'hono'
 import type { Timer } from '../../base/clock.ts'
 import { comparable } from '../../http/secret.ts'
 import { refuse, refuseMethod, refusePath, refuseRoute } from './answers.ts'
@@ -71,48 +71,10 @@ export function createSandbox(options: SandboxOptions): Sandbox {
 }
 
 function routes(world: World): Hono {
-  const own = comparable(world.settings.apiKey)
-  const isKey = (authorization: string): boolean => {
-    const [, key] = /^Bearer +(\S+) *$/i.exec(authorization) ?? []
-    return key !== undefined && own.equals(key)
-  }
-  let requests = 0
-  let minuteEndsAt = 0
-  let ofMinute = 0
-  const rateLimited = (): Response | undefined => {
-    const { clock, rateLimit = Infinity } = world.settings
-    const now = clock.now()
-    if (now >= minuteEndsAt) {
-      minuteEndsAt = now + 60_000
-      ofMinute = 0
-    }
-    ofMinute += 1
-    if (ofMinute <= rateLimit) return undefined
-    const seconds = String(Math.ceil((minuteEndsAt - now) / 1_000))
-    const text = `Too many requests. Wait ${seconds} seconds, as Retry-After says.`
-    return refuse('too_many_requests', text, { 'retry-after': seconds })
-  }
-
   return new Hono()
     .onError(() => refuse('internal_error', 'The sandbox failed.'))
     .notFound(refusePath)
-    .use(async (c, next) => {
-      requests += 1
-      const id = `sandbox-${requests}`
-      const { clock } = world.settings
-      const { method, path } = c.req
-      const startedAt = clock.now()
-      const isControl = /^\/sandbox(\/|$)/.test(path)
-      const refused =
-        (isControl ? undefined : unavailable(world)) ??
-        (isKey(c.req.header('authorization') ?? '') ? undefined : refuseKey()) ??
-        (isControl ? undefined : (problemWithStanding(world, method, path) ?? rateLimited()))
-      if (refused === undefined) await next()
-      else c.res = refused
-      c.res.headers.set('x-request-id', id)
-      const ms = Math.max(0, Math.round(clock.now() - startedAt))
-      world.activity.call(method, path, c.res.status, ms, await codeOf(c.res))
-    })
+    .use(entrance(world))
     .route('/api/business', businessRoutes(world))
     .route('/api/config', configRoutes(world))
     .get('/sse/:product/:field?', ({ req }) => {
@@ -126,24 +88,79 @@ function routes(world: World): Hono {
     })
     .get('/api/metadata', refuseRoute)
     .get('/sse', refuseRoute)
-    .all('/api/1/*', ({ req }) => {
-      const named = productIn(req.path)
-      if (named === undefined) {
-        return refuse('insufficient_scope', 'The path must name a product, by VIN or energy site id.')
-      }
-      const { id, rest, isSite } = named
-      if (isSite) return answerSite(world, id, rest, req.raw)
-      if (changesAccount(req.method, rest)) {
-        return refuse('insufficient_scope', 'This would change the customer’s own account.')
-      }
-      return answerVehicle(world, id, rest, req.raw)
-    })
+    .all('/api/1/*', ({ req }) => answerProduct(world, req.path, req.raw))
     .all('/api/business/webhook', () => refuseMethod('PUT, GET, DELETE'))
     .all('/api/business/config/default', () => refuseMethod('PUT, GET'))
     .all('/api/business/products', () => refuseMethod('GET'))
     .all('/api/config/:vin', () => refuseMethod('GET, PATCH, POST, DELETE'))
     .all('/api/image/:vin', () => refuseMethod('GET'))
     .all('/sse/:product/:field?', () => refuseMethod('GET'))
+}
+
+/** Checks the key, the standing of the business and the rate of requests, and notes each request with its answer. */
+function entrance(world: World): MiddlewareHandler {
+  const { apiKey, clock, rateLimit = Infinity } = world.settings
+  const own = comparable(apiKey)
+  const isKey = (authorization: string): boolean => {
+    const [, key] = /^Bearer +(\S+) *$/i.exec(authorization) ?? []
+    return key !== undefined && own.equals(key)
+  }
+  const rate = new RateLimit(rateLimit)
+  let requests = 0
+  return async (c, next) => {
+    requests += 1
+    const id = `sandbox-${requests}`
+    const { method, path } = c.req
+    const startedAt = clock.now()
+    const isControl = /^\/sandbox(\/|$)/.test(path)
+    const refused =
+      (isControl ? undefined : unavailable(world)) ??
+      (isKey(c.req.header('authorization') ?? '') ? undefined : refuseKey()) ??
+      (isControl ? undefined : (problemWithStanding(world, method, path) ?? rate.refuse(startedAt)))
+    if (refused === undefined) await next()
+    else c.res = refused
+    c.res.headers.set('x-request-id', id)
+    const ms = Math.max(0, Math.round(clock.now() - startedAt))
+    world.activity.call(method, path, c.res.status, ms, await codeOf(c.res))
+  }
+}
+
+/** The requests of each minute, and the most that are answered. */
+class RateLimit {
+  readonly #most: number
+  #minuteEndsAt = 0
+  #ofMinute = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Counts one more request. `undefined`: it is answered. */
+  refuse(now: number): Response | undefined {
+    if (now >= this.#minuteEndsAt) {
+      this.#minuteEndsAt = now + 60_000
+      this.#ofMinute = 0
+    }
+    this.#ofMinute += 1
+    if (this.#ofMinute <= this.#most) return undefined
+    const seconds = String(Math.ceil((this.#minuteEndsAt - now) / 1_000))
+    const text = `Too many requests. Wait ${seconds} seconds, as Retry-After says.`
+    return refuse('too_many_requests', text, { 'retry-after': seconds })
+  }
+}
+
+/** The answer to a request below `/api/1`. */
+function answerProduct(world: World, path: string, request: Request): Response | Promise<Response> {
+  const named = productIn(path)
+  if (named === undefined) {
+    return refuse('insufficient_scope', 'The path must name a product, by VIN or energy site id.')
+  }
+  const { id, rest, isSite } = named
+  if (isSite) return answerSite(world, id, rest, request)
+  if (changesAccount(request.method, rest)) {
+    return refuse('insufficient_scope', 'This would change the customer’s own account.')
+  }
+  return answerVehicle(world, id, rest, request)
 }
 
 function refuseKey(): Response {

@@ -14,14 +14,6 @@ interface StreamFilter {
   readonly field: string | undefined
 }
 
-export interface SseHub {
-  publish(product: string, sent: ProductMessage): void
-  open(filter: StreamFilter, snapshot: readonly ProductMessage[]): ReadableStream<Uint8Array>
-  isOpen(product: string): boolean
-  /** Ends the streams of a product, or all streams. */
-  end(product?: string): void
-}
-
 interface SseStream extends StreamFilter {
   readonly controller: ReadableStreamDefaultController<Uint8Array>
   readonly path: string
@@ -37,70 +29,87 @@ const encoder = new TextEncoder()
 const noTimer: Timer = { cancel: () => {} }
 
 /** Filters the items for each stream, sends a comment line every 15 seconds, and ends each stream after `streamMs`, unless that is 0. */
-export function createSseHub(clock: Clock, activity: Activity, streamMs: number): SseHub {
-  const streams = new Set<SseStream>()
+export class SseHub {
+  readonly #clock: Clock
+  readonly #activity: Activity
+  readonly #streamMs: number
+  readonly #streams = new Set<SseStream>()
 
-  function write(stream: SseStream, text: string): void {
-    if ((stream.controller.desiredSize ?? 0) < -mostUnread) return close(stream, 'nobody reads it')
-    stream.controller.enqueue(encoder.encode(text))
+  constructor(clock: Clock, activity: Activity, streamMs: number) {
+    this.#clock = clock
+    this.#activity = activity
+    this.#streamMs = streamMs
   }
 
-  function beat(stream: SseStream): void {
-    stream.heartbeat = clock.after(heartbeatMs, () => {
-      write(stream, ':\n\n')
-      if (streams.has(stream)) beat(stream)
+  publish(product: string, sent: ProductMessage): void {
+    for (const stream of this.#of(product)) this.#send(stream, sent)
+  }
+
+  open(filter: StreamFilter, snapshot: readonly ProductMessage[]): ReadableStream<Uint8Array> {
+    let stream: SseStream | undefined
+    return new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        const path = `/sse/${filter.product}${filter.field === undefined ? '' : `/${filter.field}`}`
+        const opened = { ...filter, controller, path, heartbeat: noTimer, end: noTimer }
+        stream = opened
+        this.#streams.add(opened)
+        this.#activity.stream('opened', path, filter.topics?.join(',') ?? 'all topics')
+        this.#beat(opened)
+        if (this.#streamMs > 0) {
+          opened.end = this.#clock.after(this.#streamMs, () =>
+            this.#close(opened, 'planned, the client reconnects at once'),
+          )
+        }
+        this.#write(opened, `retry: ${retryMs}\n\n`)
+        for (const sent of snapshot) this.#send(opened, sent)
+      },
+      cancel: () => {
+        if (stream !== undefined) this.#forget(stream, 'closed', 'by the client')
+      },
     })
   }
 
-  function forget(stream: SseStream, what: string, why: string): boolean {
-    if (!streams.delete(stream)) return false
+  isOpen(product: string): boolean {
+    return this.#of(product).length > 0
+  }
+
+  /** Ends the streams of a product, or all streams. */
+  end(product?: string): void {
+    for (const stream of this.#of(product))
+      this.#close(stream, product === undefined ? 'the sandbox stops' : 'no longer shared')
+  }
+
+  #of(product?: string): readonly SseStream[] {
+    return [...this.#streams].filter((stream) => product === undefined || stream.product === product)
+  }
+
+  #send(stream: SseStream, { topic, message }: ProductMessage): void {
+    const chosen = filtered(stream, topic, message)
+    if (chosen !== undefined) this.#write(stream, `data: ${JSON.stringify(chosen)}\n\n`)
+  }
+
+  #write(stream: SseStream, text: string): void {
+    if ((stream.controller.desiredSize ?? 0) < -mostUnread) return this.#close(stream, 'nobody reads it')
+    stream.controller.enqueue(encoder.encode(text))
+  }
+
+  #beat(stream: SseStream): void {
+    stream.heartbeat = this.#clock.after(heartbeatMs, () => {
+      this.#write(stream, ':\n\n')
+      if (this.#streams.has(stream)) this.#beat(stream)
+    })
+  }
+
+  #close(stream: SseStream, why: string): void {
+    if (this.#forget(stream, 'ended', why)) stream.controller.close()
+  }
+
+  #forget(stream: SseStream, what: string, why: string): boolean {
+    if (!this.#streams.delete(stream)) return false
     stream.heartbeat.cancel()
     stream.end.cancel()
-    activity.stream(what, stream.path, why)
+    this.#activity.stream(what, stream.path, why)
     return true
-  }
-
-  function close(stream: SseStream, why: string): void {
-    if (forget(stream, 'ended', why)) stream.controller.close()
-  }
-
-  function send(stream: SseStream, { topic, message }: ProductMessage): void {
-    const chosen = filtered(stream, topic, message)
-    if (chosen !== undefined) write(stream, `data: ${JSON.stringify(chosen)}\n\n`)
-  }
-
-  const of = (product?: string): readonly SseStream[] =>
-    [...streams].filter((stream) => product === undefined || stream.product === product)
-
-  return {
-    publish(product, sent) {
-      for (const stream of of(product)) send(stream, sent)
-    },
-    open(filter, snapshot) {
-      let stream: SseStream | undefined
-      return new ReadableStream<Uint8Array>({
-        start(controller) {
-          const path = `/sse/${filter.product}${filter.field === undefined ? '' : `/${filter.field}`}`
-          const opened = { ...filter, controller, path, heartbeat: noTimer, end: noTimer }
-          stream = opened
-          streams.add(opened)
-          activity.stream('opened', path, filter.topics?.join(',') ?? 'all topics')
-          beat(opened)
-          if (streamMs > 0) {
-            opened.end = clock.after(streamMs, () => close(opened, 'planned, the client reconnects at once'))
-          }
-          write(opened, `retry: ${retryMs}\n\n`)
-          for (const sent of snapshot) send(opened, sent)
-        },
-        cancel() {
-          if (stream !== undefined) forget(stream, 'closed', 'by the client')
-        },
-      })
-    },
-    isOpen: (product) => of(product).length > 0,
-    end(product) {
-      for (const stream of of(product)) close(stream, product === undefined ? 'the sandbox stops' : 'no longer shared')
-    },
   }
 }
 

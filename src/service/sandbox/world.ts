@@ -6,10 +6,10 @@ import { type SimulatedMessage, wireMessage } from '../fleet/messages.ts'
 import { syntheticVin } from '../fleet/vin.ts'
 import { Activity } from './activity.ts'
 import { Car } from './car.ts'
-import { createDeliveries, type Deliveries } from './deliveries.ts'
+import { Deliveries } from './deliveries.ts'
 import { createSites, type EnergySite, energyTotals, liveStatus } from './energy-sites.ts'
 import { type KeptFields, type KeptWebhook, readSettings, type SandboxSettings } from './options.ts'
-import { createSseHub, type SseHub, type ProductMessage } from './sse.ts'
+import { type ProductMessage, SseHub } from './sse.ts'
 
 export interface Customer {
   readonly id: string
@@ -82,8 +82,8 @@ export class World {
     const { clock, post, startAt, streamMinutes } = settings
     this.settings = settings
     this.activity = new Activity(settings.show, () => [settings.apiKey, this.webhook?.auth ?? ''])
-    this.deliveries = createDeliveries(post, clock, this.activity, () => this.webhook)
-    this.sse = createSseHub(clock, this.activity, streamMinutes * 60_000)
+    this.deliveries = new Deliveries(post, clock, this.activity, () => this.webhook)
+    this.sse = new SseHub(clock, this.activity, streamMinutes * 60_000)
     this.sites = createSites(settings.energySites)
     this.#beganAt = clock.now()
     this.#sitesAt = startAt
