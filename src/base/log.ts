@@ -97,6 +97,12 @@ interface QuietTime {
 /** The time that one log line covers, in milliseconds. */
 export const quietMs = 10_000
 
+/** The sums of a line and of the line that waits. */
+function summed(sums: Sums, waiting: Sums = {}): Sums {
+  const added = Object.entries(waiting).map(([name, sum]) => [name, sum + (sums[name] ?? 0)])
+  return { ...sums, ...Object.fromEntries(added) }
+}
+
 /** Writes the first line of a key at once, and one line for all lines of the next ten seconds, with their sums or number. */
 export function throttled(log: Log, clock: Clock): ThrottledLog {
   const quiet = new Map<unknown, QuietTime>()
@@ -121,14 +127,7 @@ export function throttled(log: Log, clock: Clock): ThrottledLog {
   ): void {
     const current = quiet.get(key)
     const held = current?.held
-    const added = Object.entries(held?.sums ?? {}).map(([name, sum]) => [name, sum + (sums[name] ?? 0)])
-    const line: Line = {
-      level,
-      message,
-      details,
-      repeated: (held?.repeated ?? 0) + 1,
-      sums: { ...sums, ...Object.fromEntries(added) },
-    }
+    const line = { level, message, details, sums: summed(sums, held?.sums), repeated: (held?.repeated ?? 0) + 1 }
     const leftMs = (current?.endsAtMs ?? -Infinity) - elapsedMs(clock)
     if (current === undefined || leftMs <= 0) return write(key, held === undefined ? { ...line, repeated: 0 } : line)
     current.held = line

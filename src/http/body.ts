@@ -150,43 +150,52 @@ export async function readChunks(sent: Chunks, gzip: boolean, limitBytes: number
     for (const chunk of read) text += decoder.decode(chunk, { stream: true })
     bytes = size
   }
-  /**
-   * Adds several gzip members, as some relays send them, because some runtimes refuse everything behind the first. No standard reader says where a
-   * member ends, so each place that looks like the beginning of one is tried: what is before it has to inflate as a whole.
-   */
+  const isBroken = (): boolean => problem.error === 'body_gzip_broken'
   async function addMembers(): Promise<boolean> {
     while ((await next()) !== undefined);
-    const body = new Uint8Array(await new Blob(kept).arrayBuffer())
-    // Behind the last member, zeros are padding, as for gzip itself. Its own last bytes can be zeros too.
-    const padded = body.findLastIndex((byte) => byte !== 0) + 1
-    const mayEnd = (end: number): boolean =>
-      end === body.length ||
-      (end >= padded && end <= padded + mostZerosOfMember) ||
-      (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
-    let start = 0
-    for (let end = 1, wrong = 0; end <= body.length && start < Math.max(padded, 1) && wrong < mostWrong; end += 1) {
-      if (!mayEnd(end)) continue
-      const member = [body.subarray(start, end)]
-      try {
-        await add(inflate(async () => member.pop()))
-        start = end
-      } catch {
-        if (problem.error !== 'body_gzip_broken') return false
-        wrong += 1
-      }
-    }
-    return start > 0 && start >= padded
+    return inflateMembers(new Uint8Array(await new Blob(kept).arrayBuffer()), add, isBroken)
   }
 
   try {
     await add(gzip ? inflate(next) : { next, cancel: () => {} })
   } catch {
-    if (problem.error !== 'body_gzip_broken' || !(await addMembers().catch(() => false))) {
+    if (!isBroken() || !(await addMembers().catch(() => false))) {
       sent.cancel()
       return problem
     }
   }
   return { text: text + decoder.decode() }
+}
+
+/**
+ * Inflates several gzip members, as some relays send them, because some runtimes refuse everything behind the first. No standard reader says where a
+ * member ends, so each place that looks like the beginning of one is tried: what is before it has to inflate as a whole. `add` rejects when it
+ * does not, and `isBroken` is whether that was the reason. Resolves to whether all of the body was inflated.
+ */
+async function inflateMembers(
+  body: Uint8Array<ArrayBuffer>,
+  add: (chunks: Chunks) => Promise<void>,
+  isBroken: () => boolean,
+): Promise<boolean> {
+  // Behind the last member, zeros are padding, as for gzip itself. Its own last bytes can be zeros too.
+  const padded = body.findLastIndex((byte) => byte !== 0) + 1
+  const mayEnd = (end: number): boolean =>
+    end === body.length ||
+    (end >= padded && end <= padded + mostZerosOfMember) ||
+    (body[end] === gzipMagic && body[end + 1] === 0x8b && body[end + 2] === 8)
+  let start = 0
+  for (let end = 1, wrong = 0; end <= body.length && start < Math.max(padded, 1) && wrong < mostWrong; end += 1) {
+    if (!mayEnd(end)) continue
+    const member = [body.subarray(start, end)]
+    try {
+      await add(inflate(async () => member.pop()))
+      start = end
+    } catch {
+      if (!isBroken()) return false
+      wrong += 1
+    }
+  }
+  return start > 0 && start >= padded
 }
 
 /** Some runtimes inflate a whole chunk at once, to a thousand times its size. So they get small chunks. */

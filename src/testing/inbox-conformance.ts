@@ -21,6 +21,15 @@ export interface InboxUnderTest {
 /** Adds a check. The suite creates and opens an inbox for it. */
 type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxHost) => void
 
+/** The same for an inbox with an archive. */
+type ArchiveCheck = (
+  name: string,
+  run: (inbox: Inbox, archive: Archive) => Promise<void>,
+  settings?: InboxSettings,
+) => void
+
+type Reopen = NonNullable<InboxUnderTest['reopen']>
+
 /**
  * The checks that every inbox must pass. For authors of an inbox. Runs under any test runner.
  *
@@ -54,6 +63,21 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     settings?: InboxHost,
   ): void => check(name, async (inbox) => inbox.archive && run(inbox, inbox.archive), settings)
 
+  keepingChecks(check)
+  countingChecks(check)
+  limitChecks(check)
+  letterChecks(check, checkArchive)
+  listingChecks(checkArchive)
+  replayChecks(checkArchive)
+  if (subject.reopen !== undefined) {
+    recoveryChecks(subject.reopen, check)
+    restartChecks(subject.reopen, subject.reportsGaps ?? true, check)
+  }
+  return checks
+}
+
+/** A message is kept as it was put. */
+function keepingChecks(check: Check): void {
   check('A new inbox is empty', async (inbox, { waiting, gaps = [] }) => {
     equal(inbox.usage(), { messages: 0, bytes: 0 })
     equal(inbox.refusing(), undefined)
@@ -90,6 +114,25 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(inbox.usage(), { messages: 0, bytes: 0 })
   })
 
+  check('Many puts at once are all kept', async (inbox) => {
+    const numbers = Array.from({ length: 200 }, (_, n) => n)
+    await Promise.all(numbers.map(async (n) => inbox.put([message(n)])))
+    equal(inbox.usage().messages, 200)
+    const claims = await Promise.all(numbers.map(async (n) => inbox.claim(id(n))))
+    equal(
+      claims.map((claim) => claim?.message.id),
+      numbers.map(id),
+    )
+  })
+
+  check('A put after close is rejected', async (inbox) => {
+    await inbox.close()
+    await rejects(() => inbox.put([message(1)]), 'inbox_unavailable')
+  })
+}
+
+/** What waits is counted, and so is what an erasure takes. */
+function countingChecks(check: Check): void {
   check(
     'Erasing a vehicle takes its messages, messages of no vehicle that have its VIN in any case, and no other',
     async (inbox) => {
@@ -137,7 +180,10 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal((await inbox.claim(id(1)))?.deliveries, 1)
     equal((await inbox.claim(id(1)))?.deliveries, 2)
   })
+}
 
+/** Nothing is kept beyond the limits. */
+function limitChecks(check: Check): void {
   check(
     'Full by messages: a put is kept whole or rejected whole with inbox_full, and a settle makes room',
     async (inbox) => {
@@ -177,7 +223,10 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     },
     { ...usualSettings, pendingMessages: 2, pendingBytes: 100 },
   )
+}
 
+/** Dead letters are kept and listed. */
+function letterChecks(check: Check, checkArchive: ArchiveCheck): void {
   checkArchive('A dead letter is kept with its reason, and is no longer pending', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.claim(id(1))
@@ -210,6 +259,22 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     equal(await lettersIn(inbox, { id: id(9), limit: 1 }), [])
   })
 
+  check('A message that is not there does not become a dead letter', async (inbox) => {
+    equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
+    equal(await lettersIn(inbox, { limit: 10 }), [])
+  })
+
+  checkArchive('A discarded dead letter is deleted', async (inbox, archive) => {
+    await inbox.put([message(1)])
+    await inbox.settle(id(1), { as: 'dead', reason })
+    equal([await archive.discard(id(1)), await archive.discard(id(1))], [true, false])
+    equal(await lettersIn(inbox, { limit: 10 }), [])
+    equal(await archive.revive(id(1)), undefined)
+  })
+}
+
+/** Messages of every state are listed. */
+function listingChecks(checkArchive: ArchiveCheck): void {
   checkArchive(
     'Messages of every state are listed newest first, page by page, by lane and by time',
     async (inbox, archive) => {
@@ -241,11 +306,32 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     },
   )
 
-  check('A message that is not there does not become a dead letter', async (inbox) => {
-    equal(await inbox.settle(id(1), { as: 'dead', reason }), undefined)
-    equal(await lettersIn(inbox, { limit: 10 }), [])
-  })
+  checkArchive(
+    'A page ends with the message that reaches 1 MiB, and the next pages have the rest',
+    async (inbox, archive) => {
+      const numbers = [1, 2, 3, 4, 5]
+      await inbox.put(numbers.map((n) => message(n, 600_000)))
+      for (const n of numbers) await inbox.settle(id(n), { as: 'dead', reason })
+      const pages: (readonly string[])[] = []
+      for (let after: string | undefined, isEnd = false; !isEnd;) {
+        const page = (await lettersIn(inbox, { limit: 10, after })).map((letter) => letter.id)
+        after = page.at(-1)
+        isEnd = after === undefined
+        if (!isEnd) pages.push(page)
+      }
+      equal(pages, [[id(1), id(2)], [id(3), id(4)], [id(5)]])
+      const listed = await archive.list('all', { limit: 10 })
+      equal(
+        listed.map((each) => each.message.id),
+        [id(5), id(4)],
+      )
+    },
+    { ...usualSettings, pendingBytes: 4_000_000 },
+  )
+}
 
+/** A dead letter or a settled message is handled again. */
+function replayChecks(checkArchive: ArchiveCheck): void {
   checkArchive(
     'A revived dead letter is a message again, with the same id, marked as replayed, with no deliveries',
     async (inbox, archive) => {
@@ -299,61 +385,10 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     },
     { ...usualSettings, pendingMessages: 1 },
   )
-
-  checkArchive(
-    'A page ends with the message that reaches 1 MiB, and the next pages have the rest',
-    async (inbox, archive) => {
-      const numbers = [1, 2, 3, 4, 5]
-      await inbox.put(numbers.map((n) => message(n, 600_000)))
-      for (const n of numbers) await inbox.settle(id(n), { as: 'dead', reason })
-      const pages: (readonly string[])[] = []
-      for (let after: string | undefined, isEnd = false; !isEnd;) {
-        const page = (await lettersIn(inbox, { limit: 10, after })).map((letter) => letter.id)
-        after = page.at(-1)
-        isEnd = after === undefined
-        if (!isEnd) pages.push(page)
-      }
-      equal(pages, [[id(1), id(2)], [id(3), id(4)], [id(5)]])
-      const listed = await archive.list('all', { limit: 10 })
-      equal(
-        listed.map((each) => each.message.id),
-        [id(5), id(4)],
-      )
-    },
-    { ...usualSettings, pendingBytes: 4_000_000 },
-  )
-
-  checkArchive('A discarded dead letter is deleted', async (inbox, archive) => {
-    await inbox.put([message(1)])
-    await inbox.settle(id(1), { as: 'dead', reason })
-    equal([await archive.discard(id(1)), await archive.discard(id(1))], [true, false])
-    equal(await lettersIn(inbox, { limit: 10 }), [])
-    equal(await archive.revive(id(1)), undefined)
-  })
-
-  check('Many puts at once are all kept', async (inbox) => {
-    const numbers = Array.from({ length: 200 }, (_, n) => n)
-    await Promise.all(numbers.map(async (n) => inbox.put([message(n)])))
-    equal(inbox.usage().messages, 200)
-    const claims = await Promise.all(numbers.map(async (n) => inbox.claim(id(n))))
-    equal(
-      claims.map((claim) => claim?.message.id),
-      numbers.map(id),
-    )
-  })
-
-  check('A put after close is rejected', async (inbox) => {
-    await inbox.close()
-    await rejects(() => inbox.put([message(1)]), 'inbox_unavailable')
-  })
-
-  reopenChecks(subject, check)
-  return checks
 }
 
-/** Checks what a new process finds in a durable inbox. */
-function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Check): void {
-  if (reopen === undefined) return
+/** What a new process finds in a durable inbox: the messages that wait. */
+function recoveryChecks(reopen: Reopen, check: Check): void {
   check('A new process finds the messages that are not settled, claimed or not, in the order of ids', async (inbox) => {
     await inbox.put([message(1), message(2)])
     await inbox.put([message(3), message(4)])
@@ -390,6 +425,10 @@ function reopenChecks({ reopen, reportsGaps = true }: InboxUnderTest, check: Che
     )
     await again.close()
   })
+}
+
+/** What else it finds: the time in which nobody ran, and the last id. */
+function restartChecks(reopen: Reopen, reportsGaps: boolean, check: Check): void {
   check(
     `A new process ${reportsGaps ? 'reports' : 'does not report'} a gap when the inbox was not closed`,
     async (inbox) => {

@@ -239,78 +239,116 @@ export function outageError(error: unknown, settings: KafkaSettings): FleethookE
 }
 
 /** Turns an error of the client into one sentence that says what went wrong, and a hint that says what to do. */
-export function clusterError(error: unknown, { brokers, sasl, tls, topic }: KafkaSettings): FleethookError {
+export function clusterError(error: unknown, settings: KafkaSettings): FleethookError {
   if (error instanceof FleethookError) return error
-  const codes = codesOf(error)
-  const texts = [...errorsIn(error)].map(({ message }) => message)
-  const says = (text: string): boolean => texts.some((line) => line.includes(text))
-  const fails = (message: string, hint: string): FleethookError =>
-    new FleethookError('inbox_unavailable', message, { cause: error, hint })
-  const them = brokers.length === 1 ? `The broker ${brokers[0]}` : `The brokers ${brokers.join(', ')}`
+  const found = new Symptoms(error, settings)
+  const [message, hint] =
+    problemWithTls(found, settings) ??
+    problemWithUser(found, settings) ??
+    problemWithRights(found, settings) ??
+    problemWithConnection(found, settings) ??
+    found.unknown
+  return new FleethookError('inbox_unavailable', message, { cause: error, hint })
+}
 
-  if (says('Broker requires TLS')) return fails(`${them} expect TLS.`, 'Set `tls: true`, or use the port without TLS.')
-  const broke = codes.has('ECONNRESET') || says('Connection closed') || says('timed out')
-  if (
-    tls !== undefined &&
-    (broke || says('TLS handshake failed') || [...codes].some((code) => code.startsWith('ERR_SSL')))
-  )
-    return fails(
+/** What went wrong, and what to do. */
+type Diagnosis = readonly [message: string, hint: string]
+
+/** What an error of the client, and all errors in it, say. */
+class Symptoms {
+  readonly codes: ReadonlySet<string>
+  readonly texts: readonly string[]
+  /** The brokers, at the beginning of a sentence. */
+  readonly them: string
+
+  constructor(error: unknown, { brokers }: KafkaSettings) {
+    this.codes = codesOf(error)
+    this.texts = [...errorsIn(error)].map(({ message }) => message)
+    this.them = brokers.length === 1 ? `The broker ${brokers[0]}` : `The brokers ${brokers.join(', ')}`
+  }
+
+  says(text: string): boolean {
+    return this.texts.some((line) => line.includes(text))
+  }
+
+  code(fits: (code: string) => boolean): string | undefined {
+    return [...this.codes].find(fits)
+  }
+
+  get unknown(): Diagnosis {
+    const protocol = this.code((name) => !name.startsWith('PLT_'))
+    return [
+      `The cluster failed: ${protocol ?? this.texts[0] ?? 'unknown error'}.`,
+      'Look at the log of the brokers. The inbox continues when they work again.',
+    ]
+  }
+}
+
+function problemWithTls(found: Symptoms, { tls }: KafkaSettings): Diagnosis | undefined {
+  const { them, codes } = found
+  if (found.says('Broker requires TLS')) return [`${them} expect TLS.`, 'Set `tls: true`, or use the port without TLS.']
+  const broke = codes.has('ECONNRESET') || found.says('Connection closed') || found.says('timed out')
+  const isOfTls = found.says('TLS handshake failed') || found.code((code) => code.startsWith('ERR_SSL')) !== undefined
+  if (tls !== undefined && (broke || isOfTls))
+    return [
       // What to do about `The brokers … did not finish the TLS handshake`: Is it the TLS port? Do the brokers ask for a client certificate (`tls: {
       // cert, key }`)?
       `${them} did not finish the TLS handshake.`,
       'Is this the port with TLS? If it is, check `sasl`, and whether the brokers ask for a certificate of this client: `tls: { cert, key }`.',
-    )
-  const certificate = [...codes].find((code) => untrusted.test(code))
-  if (certificate !== undefined)
-    return fails(
-      `The certificate of the brokers is not trusted: ${certificate}.`,
-      'Pass its certificate authority: `tls: { ca }`.',
-    )
+    ]
+  const certificate = found.code((code) => untrusted.test(code))
+  if (certificate === undefined) return undefined
+  return [
+    `The certificate of the brokers is not trusted: ${certificate}.`,
+    'Pass its certificate authority: `tls: { ca }`.',
+  ]
+}
+
+function problemWithUser(found: Symptoms, { sasl }: KafkaSettings): Diagnosis | undefined {
+  const { them, codes } = found
   if (codes.has('UNSUPPORTED_SASL_MECHANISM'))
-    return fails(`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.')
-  if (says('provider threw') || says('provider should'))
-    return fails(
+    return [`${them} do not offer the SASL mechanism ${sasl?.mechanism}.`, 'Ask which mechanism the cluster uses.']
+  if (found.says('provider threw') || found.says('provider should'))
+    return [
       'A function of option `sasl` failed.',
       'It must return the user name, the password or the token as text, or a promise of it. The error is in `cause`.',
-    )
+    ]
   // The client continues after a refused token, and then its next request fails.
   if (sasl?.mechanism === 'OAUTHBEARER' && (codes.has('ILLEGAL_SASL_STATE') || codes.has('SASL_AUTHENTICATION_FAILED')))
-    return fails(`${them} refused the token.`, 'Check `sasl.token`: has it expired, and is it for this cluster?')
+    return [`${them} refused the token.`, 'Check `sasl.token`: has it expired, and is it for this cluster?']
   if (codes.has('PLT_KFK_AUTHENTICATION') || codes.has('SASL_AUTHENTICATION_FAILED'))
-    return fails(
-      `${them} refused the user or the password.`,
-      'Check `sasl.username`, `sasl.password` and `sasl.mechanism`.',
-    )
-  const missing = [...unauthorized].find((code) => codes.has(code))
+    return [`${them} refused the user or the password.`, 'Check `sasl.username`, `sasl.password` and `sasl.mechanism`.']
+  return undefined
+}
+
+function problemWithRights(found: Symptoms, { topic }: KafkaSettings): Diagnosis | undefined {
+  const missing = unauthorized.find((code) => found.codes.has(code))
   if (missing !== undefined)
-    return fails(
+    return [
       `The user may not do what this role needs: ${missing}.`,
       'The page "Several machines" of the docs lists the permissions for topics and for the group.',
-    )
-  if (codes.has('UNKNOWN_TOPIC_OR_PARTITION') || says('Unknown topic')) {
-    const name =
-      texts.map((line) => /Unknown topic (\S+)\.$/.exec(line)?.[1]).find((found) => found !== undefined) ?? topic
-    return fails(`There is no topic ${name}.`, 'Create the topics: fleethook kafka topics --apply.')
-  }
-  if (says('Connection closed')) {
+    ]
+  if (!found.codes.has('UNKNOWN_TOPIC_OR_PARTITION') && !found.says('Unknown topic')) return undefined
+  const [named = topic] = found.texts.flatMap((line) => /Unknown topic (\S+)\.$/.exec(line)?.[1] ?? [])
+  return [`There is no topic ${named}.`, 'Create the topics: fleethook kafka topics --apply.']
+}
+
+function problemWithConnection(found: Symptoms, { sasl }: KafkaSettings): Diagnosis | undefined {
+  const { them } = found
+  if (found.says('Connection closed')) {
     const hint =
       sasl === undefined
         ? 'They may want `tls` or `sasl`.'
         : 'The client reports a wrong password in the same way. Check `sasl`, and whether the port needs `tls`.'
     // What to do about `The brokers … closed the connection`: They want `tls` or `sasl`, or the password is wrong.
-    return fails(`${them} closed the connection.`, hint)
+    return [`${them} closed the connection.`, hint]
   }
   const code =
-    [...codes].find((name) => /^E[A-Z_]+$/.test(name)) ?? (says('timed out') ? 'no answer in time' : undefined)
-  if (code !== undefined)
-    return fails(
-      // What to do about `The brokers … could not be reached`: The process must reach every broker, not only the brokers you named.
-      `${them} could not be reached: ${code}.`,
-      'Check `brokers`, and that this machine may connect to each of them.',
-    )
-  const protocol = [...codes].find((name) => !name.startsWith('PLT_'))
-  return fails(
-    `The cluster failed: ${protocol ?? texts[0] ?? 'unknown error'}.`,
-    'Look at the log of the brokers. The inbox continues when they work again.',
-  )
+    found.code((name) => /^E[A-Z_]+$/.test(name)) ?? (found.says('timed out') ? 'no answer in time' : undefined)
+  if (code === undefined) return undefined
+  return [
+    // What to do about `The brokers … could not be reached`: The process must reach every broker, not only the brokers you named.
+    `${them} could not be reached: ${code}.`,
+    'Check `brokers`, and that this machine may connect to each of them.',
+  ]
 }

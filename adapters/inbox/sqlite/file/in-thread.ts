@@ -25,26 +25,65 @@ interface SentError {
 
 /** The file in a thread of its own, so that a slow disk does not block the event loop. A dead thread is replaced. */
 export function createInboxFileInThread(settings: FileSettings): InboxFile {
-  const entry = threadEntry()
-  const pendingCalls = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>()
-  let worker: Worker | undefined
-  let count = 0
+  const thread = new FileThread(settings)
+  /** Every other method is only a message. */
+  const file = new Proxy(
+    { close: (sign?: SignOfLife) => thread.close(sign) },
+    {
+      get: (own, name: keyof InboxFile) =>
+        name === 'close' ? own.close : (...given: readonly unknown[]) => thread.call(name, ...given),
+    },
+  )
+  return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
+}
 
-  function start(): Worker {
-    const started = new Worker(entry, { workerData: settings, name: 'fleethook inbox' })
+class FileThread {
+  readonly #settings: FileSettings
+  readonly #entry: URL = threadEntry()
+  readonly #pending = new Map<number, { resolve(value: unknown): void; reject(error: unknown): void }>()
+  #worker: Worker | undefined
+  #count = 0
+
+  constructor(settings: FileSettings) {
+    this.#settings = settings
+  }
+
+  call(method: keyof InboxFile, ...given: readonly unknown[]): Promise<unknown> {
+    this.#worker ??= this.#start()
+    const on = this.#worker
+    return new Promise((resolve, reject) => {
+      this.#count += 1
+      this.#pending.set(this.#count, { resolve, reject })
+      if (this.#pending.size === 1) on.ref()
+      const message: ThreadCall = { number: this.#count, method, given }
+      on.postMessage(message)
+    })
+  }
+
+  async close(sign?: SignOfLife): Promise<void> {
+    if (this.#worker === undefined) return
+    const ending = this.#worker
+    try {
+      await this.call('close', sign)
+    } finally {
+      if (sign !== undefined) {
+        this.#worker = undefined
+        await ending.terminate()
+      }
+    }
+  }
+
+  #start(): Worker {
+    const started = new Worker(this.#entry, { workerData: this.#settings, name: 'fleethook inbox' })
     const ended = (cause: unknown): void => {
-      if (worker === started) worker = undefined
-      const error = new FleethookError('inbox_unavailable', `The thread of the inbox ${settings.path} ended.`, {
-        cause,
-      })
-      for (const { reject } of pendingCalls.values()) reject(error)
-      pendingCalls.clear()
+      if (this.#worker === started) this.#worker = undefined
+      this.#rejectAll(cause)
     }
     started.on('message', (answer: ThreadReply) => {
-      const call = pendingCalls.get(answer.number)
-      pendingCalls.delete(answer.number)
+      const call = this.#pending.get(answer.number)
+      this.#pending.delete(answer.number)
       // Only a pending call keeps the process alive.
-      if (pendingCalls.size === 0) started.unref()
+      if (this.#pending.size === 0) started.unref()
       if ('error' in answer) call?.reject(receivedError(answer.error))
       else call?.resolve(answer.value)
     })
@@ -53,40 +92,12 @@ export function createInboxFileInThread(settings: FileSettings): InboxFile {
     return started
   }
 
-  function call(method: keyof InboxFile, ...given: readonly unknown[]): Promise<unknown> {
-    worker ??= start()
-    const on = worker
-    return new Promise((resolve, reject) => {
-      count += 1
-      pendingCalls.set(count, { resolve, reject })
-      if (pendingCalls.size === 1) on.ref()
-      const message: ThreadCall = { number: count, method, given }
-      on.postMessage(message)
-    })
+  #rejectAll(cause: unknown): void {
+    const message = `The thread of the inbox ${this.#settings.path} ended.`
+    const error = new FleethookError('inbox_unavailable', message, { cause })
+    for (const { reject } of this.#pending.values()) reject(error)
+    this.#pending.clear()
   }
-
-  async function close(sign?: SignOfLife): Promise<void> {
-    if (worker === undefined) return
-    const ending = worker
-    try {
-      await call('close', sign)
-    } finally {
-      if (sign !== undefined) {
-        worker = undefined
-        await ending.terminate()
-      }
-    }
-  }
-
-  /** Every other method is only a message. */
-  const file = new Proxy(
-    { close },
-    {
-      get: (own, name: keyof InboxFile) =>
-        name === 'close' ? own.close : (...given: readonly unknown[]) => call(name, ...given),
-    },
-  )
-  return file as InboxFile // oxlint-disable-line no-unsafe-type-assertion -- the thread has the methods
 }
 
 const isDeno = (): boolean => 'deno' in process.versions
