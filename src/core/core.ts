@@ -362,7 +362,7 @@ export class Core {
     return this.options.inbox.isStillHeld?.(id).then((isOurs) => (isOurs ? claim : undefined)) ?? claim
   }
 
-  /** The inbox has handed the message out. One that cannot be read is given up. */
+  /** The inbox has handed the message out. It is given up if nobody can read it. */
   #read(message: Message, claim: Claim): void {
     message.claim = claim
     try {
@@ -388,7 +388,7 @@ export class Core {
         : vehicles.step(id, event, state, claim, following !== undefined)
   }
 
-  /** The handler that runs next. Leaves out those that a breaker keeps the message from. */
+  /** The handler that runs next. Leaves out handlers whose breaker keeps the message from them. */
   #pick(attempt: Attempt): Handler | undefined {
     const { message } = attempt
     const handler = message.handlers?.[attempt.at]

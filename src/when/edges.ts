@@ -591,7 +591,7 @@ export function areaEdge(
   })
 }
 
-/** The area is a fact, so it can become another one around the vehicle. One that is gone is neither entered nor left. */
+/** The area is a fact, so it can become another one around the vehicle. An area that is gone is neither entered nor left. */
 function ownAreaEdge(
   what: 'enters' | 'leaves',
   area: Fact<string, Area, never>,
