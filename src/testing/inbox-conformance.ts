@@ -25,7 +25,7 @@ type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>
 type ArchiveCheck = (
   name: string,
   run: (inbox: Inbox, archive: Archive) => Promise<void>,
-  settings?: InboxSettings,
+  settings?: InboxHost,
 ) => void
 
 type Reopen = NonNullable<InboxUnderTest['reopen']>
