@@ -2,8 +2,9 @@
 // their full form run only when they are named: `npm run validate -- test:full`.
 // When one step fails, the others still run. The last line is `N passed, N failed`. Each test counts as one, and so does each
 // other step.
-import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -32,7 +33,9 @@ const checks: Readonly<Record<string, string>> = {
   size: 'node scripts/size.ts',
   floor: 'vitest run --config test/floor.config.ts',
 }
-const suites = ['test', 'test:real', 'test:kafka', 'test:page', 'test:release']
+/** The tests with brokers wait most of their time, so they run beside the other suites. */
+const waiting = 'test:kafka'
+const suites = ['test', 'test:real', 'test:page', 'test:release', waiting]
 const onRequest = ['test:full']
 const byDefault = [...Object.keys(checks), ...suites]
 const names = [...byDefault, ...onRequest]
@@ -46,25 +49,31 @@ if (unknown.length > 0) {
 const wanted = given.length === 0 ? byDefault : given
 const scratch = mkdtempSync(join(tmpdir(), 'fleethook-validate-'))
 
-function run(name: string, command: string): boolean {
-  console.log(`\n── ${name}`)
-  return spawnSync(command, { shell: true, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0
+async function isPassed(command: string, output: 'inherit' | number = 'inherit'): Promise<boolean> {
+  const [status] = await once(spawn(command, { shell: true, stdio: ['ignore', output, output] }), 'exit')
+  return status === 0
 }
 
-function runCheck([name, command]: readonly [string, string]): Count {
+async function runCheck(name: string, command: string): Promise<Count> {
+  console.log(`\n── ${name}`)
   const startedAt = performance.now()
-  const passed = run(name, command)
+  const passed = await isPassed(command)
   console.log(`── ${name} ${passed ? 'passed' : 'FAILED'} in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
   return { passed: Number(passed), failed: Number(!passed) }
 }
 
-/** Runs tests. An unhandled error fails the suite without a failed test or file: it counts as one failure. */
-function runTests(suite: string): Count {
+/** Runs tests. With `file`, what they say goes there. An unhandled error fails the suite without a failed test or file: it counts as one failure. */
+async function runTests(suite: string, file?: string): Promise<Count> {
   const report = join(scratch, `${suite.replace(':', '-')}.json`)
   const reporters = `--reporter=dot --reporter=json --outputFile.json="${report}"`
   const startedAt = performance.now()
-  const passed = run(suite, `npm run --silent ${suite} -- ${reporters}`)
-  console.log(`── ${suite} took ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)
+  console.log(`\n── ${suite}${file === undefined ? '' : ' runs beside the others'}`)
+  const passed = await isPassed(
+    `npm run --silent ${suite} -- ${reporters}`,
+    file === undefined ? 'inherit' : openSync(file, 'w'),
+  )
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(0)
+  console.log(`── ${suite} took ${seconds} s`)
   const count = readCount(report)
   return passed || count.failed > 0 ? count : { ...count, failed: 1 }
 }
@@ -83,12 +92,21 @@ function readCount(report: string): Count {
   return { passed: count('passed'), failed: count('failed') }
 }
 
-const counts = [
-  ...Object.entries(checks)
-    .filter(([name]) => wanted.includes(name))
-    .map(runCheck),
-  ...[...suites, ...onRequest].filter((suite) => wanted.includes(suite)).map(runTests),
-]
+const counts: Count[] = []
+for (const [name, command] of Object.entries(checks)) {
+  if (wanted.includes(name)) counts.push(await runCheck(name, command))
+}
+const tests = [...suites, ...onRequest].filter((name) => wanted.includes(name))
+const isBeside = tests.length > 1 && tests.includes(waiting)
+const said = join(scratch, 'said.txt')
+const beside = isBeside ? runTests(waiting, said) : undefined
+for (const name of tests) {
+  if (!isBeside || name !== waiting) counts.push(await runTests(name))
+}
+if (beside !== undefined) {
+  counts.push(await beside)
+  console.log(`\n── ${waiting}\n${readFileSync(said, 'utf8')}`)
+}
 rmSync(scratch, { recursive: true })
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)
 const failed = counts.reduce((sum, count) => sum + count.failed, 0)

@@ -1,4 +1,5 @@
-import { availableParallelism } from 'node:os'
+import { accessSync, constants, statfsSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { TestProjectConfiguration, ViteUserConfig } from 'vitest/config'
 import { type Form, formVariable } from './form.ts'
@@ -18,10 +19,12 @@ export const units: readonly string[] = [
 /** Replaces a module of the package, so it cannot share a worker with other files. */
 export const replacing = 'test/http/comparisons.test.ts'
 
-/** Tests that leave nothing behind in their own process: most of them start other processes. */
+/** Tests that leave nothing behind in their own process: most of them start other processes or servers. */
 const processes: readonly string[] = [
-  'test/{cli,conformance,docs,faults,fleet,house,operator,runtimes,start,templates,workers}/**/*.test.ts',
-  'test/{client/runtimes,observe/otel-runtimes,inbox/kafka-*}.test.ts',
+  'test/{branch,cli,conformance,docs,faults,fleet,house,inspector,openapi,operator,runtimes,start,templates,workers}/**/*.test.ts',
+  'test/{client/runtimes,http/sockets,mounts/{mounts,own-forms},node/{limits,signals},sandbox/receiver}.test.ts',
+  'test/observe/!(otel).test.ts',
+  'test/inbox/!(sqlite*|group-commit|meanwhile).test.ts',
 ]
 
 /** Tests in real databases. */
@@ -36,12 +39,14 @@ const machines: readonly string[] = [
   'test/{runtimes,start,templates}/**/*.test.ts',
   'test/{client/runtimes,observe/otel-runtimes,fuzz/socket}.test.ts',
   // Programs that run for a while, each with commands or kills around it.
-  'test/cli/{conform,run,inspect,sandbox,doctor/*}.test.ts',
-  'test/operator/{large-messages,operator,vehicles}.test.ts',
+  'test/cli/{conform,run,inspect,sandbox,send,service,usage,doctor/*}.test.ts',
+  'test/operator/{large-messages,missing,operator,vehicles}.test.ts',
+  'test/observe/tail-to.test.ts',
   'test/workers/{durable-object,episodes,facts-rows,time,vehicles}.test.ts',
   // A repository with a release.
   'test/house/release.test.ts',
   'test/inbox/sqlite-{moving,processes}.test.ts',
+  'test/branch/kills.test.ts',
   // Each block of each page is a program.
   'test/docs/blocks.test.ts',
 ]
@@ -76,6 +81,21 @@ export const patience = { poll: { timeout: 60_000 } } as const
  */
 export const longestMs = 180_000
 
+/**
+ * Where the short form keeps its temporary files: in memory where there is room, because a sync of a disk takes milliseconds and most tests sync. What
+ * a disk does is for the real form.
+ */
+function folderInMemory(): string {
+  const folder = '/dev/shm'
+  try {
+    accessSync(folder, constants.W_OK)
+    const { bavail, bsize } = statfsSync(folder)
+    return bavail * bsize > 2 ** 31 ? folder : tmpdir()
+  } catch {
+    return tmpdir()
+  }
+}
+
 /** Ends the processes that a test file leaves. */
 export const setup: string = source('test/setup.ts')
 
@@ -103,6 +123,7 @@ export function configFor(form: Form): ViteUserConfig {
         [formVariable]: form,
         // Node strips types and compiles once for all the processes that the tests start.
         NODE_COMPILE_CACHE: source('node_modules/.cache/fleethook-tests'),
+        ...(form === 'short' && { TMPDIR: folderInMemory() }),
       },
       testTimeout: longestMs,
       hookTimeout: longestMs,

@@ -1,6 +1,7 @@
 import { receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { inForm } from '../form.ts'
+import { createHandled } from './handled.ts'
 import { spawnTarget, type Target } from './spawn.ts'
 import { secret, slowVins } from './target.ts'
 import { targetCommands } from './targets.ts'
@@ -12,6 +13,7 @@ for (const { runtime, command, how } of targetCommands) {
   describe(`the conformance suite against ${runtime}${how === undefined ? '' : ` ${how}`}`, () => {
     let target: Target
     let eventsUrl: string
+    const events = createHandled(() => eventsUrl)
     beforeAll(async () => {
       target = await spawnTarget(await command())
       eventsUrl = target.output.join('\n').match(/events at (\S+)/)?.[1] ?? target.url
@@ -23,13 +25,7 @@ for (const { runtime, command, how } of targetCommands) {
         const at = (): string => target.url + mount
         const checks = receiverConformance({ url: 'http://not.yet', secret, slowVins, events: async () => [] })
         test.each(checks.map(({ name }, index) => [name, index] as const))('%s', async (_name, index) => {
-          const subject = {
-            url: at(),
-            secret,
-            slowVins,
-            events: async () => (await fetch(`${eventsUrl}/target/events`)).json(),
-          }
-          await receiverConformance(subject)[index]?.run()
+          await receiverConformance({ url: at(), secret, slowVins, events })[index]?.run()
         })
       })
     }

@@ -30,8 +30,8 @@ const nextTask = (): Promise<void> => new Promise((resolve) => setImmediate(reso
 describe('Every request gets a JSON answer with a code, no 5xx but 503, and nothing crashes', () => {
   // The campaign runs the same faces on every runtime, for much longer.
   test.each([
-    ['http', createHttpFace(), inForm({ short: 1_000, full: 4_000 })],
-    ['normalizer', normalizerFace, inForm({ short: 2_000, full: 8_000 })],
+    ['http', createHttpFace(), inForm({ short: 300, full: 4_000 })],
+    ['normalizer', normalizerFace, inForm({ short: 600, full: 8_000 })],
   ] as const)('whatever a message is: by the %s', async (_, face, cases) => {
     expect((await runCases(face, { run: 2, from: 0, cases })).failures).toEqual([])
   })

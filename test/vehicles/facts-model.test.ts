@@ -77,7 +77,7 @@ function open(inbox: ReturnType<typeof memoryInbox>, clock: FakeClock, told: str
 }
 
 describe.each(Object.entries(inboxes))('%s', (name, create) => {
-  const seeds = name === 'in memory' ? { short: 15, full: 150 } : { short: 3, full: 20 }
+  const seeds = name === 'in memory' ? { short: 6, full: 150 } : { short: 1, full: 20 }
   test.each(Array.from({ length: inForm(seeds) }, (_, seed) => seed))(
     'limits and areas that change at random tell what a plain model tells (seed %i)',
     async (seed) => {

@@ -133,7 +133,7 @@ const kinds: Readonly<Record<string, Disturbed>> = {
   },
 }
 
-const [lists, lives] = inForm({ short: [50, 1], full: [1_500, 20] } as const)
+const [lists, lives] = inForm({ short: [20, 1], full: [1_500, 20] } as const)
 
 test.each(Object.entries(kinds))(
   'every mile is in one row, and no kWh is silently wrong: %s',

@@ -136,7 +136,7 @@ async function run(steps: readonly Step[], handOvers: readonly HandOver[]): Prom
   return [...rows.values()]
 }
 
-test.each(Array.from({ length: inForm({ short: 12, full: 120, long: 1_000 }) }, (_, seed) => seed))(
+test.each(Array.from({ length: inForm({ short: 6, full: 120, long: 1_000 }) }, (_, seed) => seed))(
   'each mile is with the customer who had the vehicle, whenever the handover is told (seed %i)',
   async (seed) => {
     const random = xoroshiro128plus(seed + 1)

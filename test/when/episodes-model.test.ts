@@ -6,7 +6,7 @@ import type { InboxFactory } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { afterAll, expect, test } from 'vitest'
 import type { Row as Figure } from '../faults/figures.ts'
-import { form, inForm } from '../form.ts'
+import { few, form, inForm } from '../form.ts'
 import { silent } from '../vehicles/scene.ts'
 import {
   charge,
@@ -200,17 +200,18 @@ interface Row {
 
 const restarts = inForm({ short: 300, full: 4_000 } as const)
 const shuffled = { shuffledMs: 60_000, lateMs: 600_000 } as const
+/** The short form takes the first four: `test/faults/episodes` shows that these find what the others do. */
 const rows: readonly Row[] = [
   { name: 'none', disorder: { together: true, twice: 0 } },
+  { name: 'bursts after a hole', disorder: { holes: 0.4 } },
+  { name: 'restarts, shuffled and late', disorder: shuffled, restarts },
+  // The same message at two receipts has two times, where both are earlier than its own.
+  { name: 'clocks that are fast by up to ten minutes', disorder: { clockMs: [0, 600_000], twice: 0 } },
   { name: 'fields in pieces', disorder: { twice: 0 } },
   { name: 'duplicates', disorder: { twice: 0.3 } },
   { name: 'shuffled by up to a minute', disorder: { shuffledMs: 60_000 } },
   { name: 'shuffled, and a tenth late by up to ten minutes', disorder: shuffled },
-  { name: 'bursts after a hole', disorder: { holes: 0.4 } },
   { name: 'restarts', disorder: { shuffledMs: 2_000 }, restarts },
-  { name: 'restarts, shuffled and late', disorder: shuffled, restarts },
-  // The same message at two receipts has two times, where both are earlier than its own.
-  { name: 'clocks that are fast by up to ten minutes', disorder: { clockMs: [0, 600_000], twice: 0 } },
   { name: 'clocks that are slow by up to ten minutes', disorder: { clockMs: [-600_000, 0] } },
 ]
 
@@ -218,7 +219,7 @@ const [cars, activities, fleets] = inForm({ short: [8, 4, 1], full: [24, 36, 8] 
 
 const figures: Figure[] = []
 
-test.each(rows)(
+test.each(few(rows, 4))(
   'episodes are those of a plain model, or say why not: $name',
   { timeout: 3_600_000 },
   async ({ name, disorder, restarts }) => {

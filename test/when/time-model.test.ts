@@ -10,6 +10,7 @@ import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
 import { silent as silentLog, unwatched } from '../vehicles/scene.ts'
 import { newFolder } from '../folder.ts'
+import { idle, pendingOf } from './stepping.ts'
 
 const vin = '0FLEETV14T0000004'
 const startMs = Date.UTC(2026, 10, 21, 10)
@@ -317,7 +318,7 @@ function createLife(scene: Scene, inbox: InboxFactory): Life {
 async function pass({ receiver }: Life, clock: FakeClock, steps: number): Promise<void> {
   for (let left = steps; ; left -= 1) {
     await clock.advance(0)
-    await expect.poll(() => receiver.stats().pending.messages, { interval: 1, timeout: 60_000 }).toBe(0)
+    await idle(pendingOf(receiver))
     if (left <= 0) return
     await clock.advance(stepMs)
   }
@@ -373,7 +374,7 @@ const last = (lives: readonly Life[]): Life => {
 
 const isCrash = (line: Line | undefined): boolean => line?.isCrash === true && line.down !== undefined
 
-const numRuns = inForm({ short: 10, full: 40, long: 5_000 })
+const numRuns = inForm({ short: 6, full: 40, long: 5_000 })
 const late = fc.constantFrom(0, 0, 0, 5, 20, 60)
 
 test(

@@ -1,5 +1,4 @@
 import { DatabaseSync } from 'node:sqlite'
-import { PGlite } from '@electric-sql/pglite'
 import { upsert } from 'fleethook/when'
 import { beforeEach, describe, expect, test } from 'vitest'
 
@@ -63,22 +62,4 @@ describe('with SQLite', () => {
   ])('a name or a row that would be another statement is refused: %s %j', (table, more) => {
     expect(() => upsert('sqlite', table, { id, revision: 1, ...more })).toThrow('upsert cannot write')
   })
-})
-
-test('with Postgres, times and booleans stay what they are, and the rest is as with SQLite', async () => {
-  await using db = await PGlite.create()
-  await db.exec(
-    'CREATE SCHEMA ours; CREATE TABLE ours.trips (id text PRIMARY KEY, revision int, revoked bool, started timestamptz, route jsonb, note text)',
-  )
-  const save = async (revision: number, more: object): Promise<void> => {
-    const { sql, values } = upsert('postgres', 'ours.trips', { id, revision, ...more })
-    await db.query(sql, values)
-  }
-  await save(2, { revoked: false, started, route: [] })
-  await db.exec(`UPDATE ours.trips SET note = 'to the dentist'`)
-  await save(1, { revoked: true })
-  await save(3, { started, route: [{ latitude: 1 }] })
-  expect((await db.query('SELECT * FROM ours.trips')).rows).toEqual([
-    { id, revision: 3, revoked: false, started, route: [{ latitude: 1 }], note: 'to the dentist' },
-  ])
 })

@@ -1,5 +1,6 @@
 import { receiverConformance } from '../../adapters/cli/conform/receiver-conformance.ts'
 import { afterAll, beforeAll, describe, test } from 'vitest'
+import { createHandled } from '../conformance/handled.ts'
 import { secret, slowVins } from '../conformance/target.ts'
 import { spawnTarget, type Target } from '../conformance/spawn.ts'
 import { inForm } from '../form.ts'
@@ -17,6 +18,7 @@ const source = `
 describe('the conformance suite against a receiver that keeps its messages in Durable Objects', () => {
   let stored: StoredWorker
   let target: Target
+  const events = createHandled(() => target.url)
   beforeAll(async () => {
     stored = await storedWorker(source)
     target = await spawnTarget(stored.commands.workerd)
@@ -32,7 +34,6 @@ describe('the conformance suite against a receiver that keeps its messages in Du
       `%s${mount && `, mounted at ${mount}`}`,
       { timeout: 180_000 },
       async (_name, index) => {
-        const events = async (): Promise<[]> => JSON.parse(await (await fetch(`${target.url}/target/events`)).text())
         await receiverConformance({ url: target.url + mount, secret, slowVins, events })[index]?.run()
       },
     )

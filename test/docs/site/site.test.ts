@@ -162,7 +162,7 @@ describe('in a browser', () => {
       await expect.poll(() => first.getAttribute('href'), { message: word }).toMatch(where)
     }
     await page.close()
-  }, 120_000)
+  }, 180_000)
 
   test.each([
     ['wide', { width: 1280, height: 800 }],
