@@ -43,11 +43,13 @@ function objectsIn(text: string): readonly unknown[] {
       found.push(JSON.parse(body.slice(start, at + 1)))
   }
   if (depth > 0 || isText || found.length === 0) throw new Error('The body is no JSON.')
+  if (has('lone-list') && list && found.length === 1) throw new Error('One event is no batch.')
   return has('batch-first') ? found.slice(0, 1) : found
 }
 
 /** The one key of a wrapper, or the value as it is. */
 const unwrapped = (value: unknown): unknown => {
+  if (Object(value).invalid === true) return has('null-zero') ? 0 : null
   const first = Object.entries(Object(value)).find(([name]) => name.endsWith('Value'))
   return first === undefined || has('wrapped') ? value : first[1]
 }
@@ -56,11 +58,18 @@ function read(value: unknown): Message | undefined {
   const { vin, source = vin, createdAt, time, data, event = data } = Object(value)
   if (typeof source !== 'string' || typeof event !== 'object' || event === null) return undefined
   const pairs = Array.isArray(event) ? event.map((item) => [String(item.key), unwrapped(item.value)]) : undefined
+  if (has('time-number') && event !== data && typeof time !== 'number') throw new Error('The time is no number.')
   const at = time === undefined ? createdAt : new Date(Number(time) * 1_000).toISOString()
-  return { vin: source, createdAt: String(at), data: pairs === undefined ? event : Object.fromEntries(pairs) }
+  const values = Object.entries(pairs === undefined ? event : Object.fromEntries(pairs))
+  return {
+    vin: source,
+    createdAt: String(at),
+    data: Object.fromEntries(has('falsy') ? values.filter(([, value]) => value) : values),
+  }
 }
 
 const seen = new Set<string>()
+const newest = new Map<string, string>()
 const lanes = new Map<string, Promise<void>>()
 
 function handle(message: Message): void {
@@ -75,9 +84,18 @@ function handle(message: Message): void {
   void lane.then(() => lanes.get(message.vin) === lane && lanes.delete(message.vin))
 }
 
+/** What makes a message the same as an earlier one. */
+function keyOf({ vin, createdAt, data }: Message): string {
+  if (has('time-key')) return JSON.stringify([vin, createdAt])
+  return JSON.stringify(has('value-key') ? [vin, data] : [vin, createdAt, data])
+}
+
 function take(message: Message): void {
-  const key = JSON.stringify([message.vin, message.createdAt, message.data])
+  const key = keyOf(message)
   if (seen.has(key) && !has('repeats')) return
+  const { vin, createdAt } = message
+  if (has('late') && createdAt < (newest.get(vin) ?? '')) return
+  newest.set(vin, createdAt)
   seen.add(key)
   if (!has('ack-first')) appendFileSync(kept, `${JSON.stringify(message)}\n`)
   // Only what is in memory knows of it until then.
@@ -90,7 +108,7 @@ function recover(): void {
   const done = new Set(lines(handled))
   for (const line of lines(kept).filter((each) => each.endsWith('}'))) {
     const message: Message = JSON.parse(line)
-    seen.add(JSON.stringify([message.vin, message.createdAt, message.data]))
+    seen.add(keyOf(message))
     if (!done.has(line)) handle(message)
   }
 }
@@ -100,6 +118,8 @@ app.disable('x-powered-by')
 app.use((request, response, next) => {
   const given = (request.get('authorization') ?? '').replace(/^Splunk /i, '')
   if (request.method !== 'POST' || request.path !== '/') response.sendStatus(404)
+  else if (has('header-case') && !request.rawHeaders.includes('authorization')) response.sendStatus(401)
+  else if (has('content-type') && request.get('content-type') !== 'application/json') response.sendStatus(415)
   else if (isTheSecret(given)) next()
   else response.sendStatus(401)
 })

@@ -141,7 +141,7 @@ function tokenize(text: string): string[] {
 function boostDocument(id: string, term: string): number {
   if (/^[45]\d\d$/.test(term)) return /\/http\.html#what-each-error-means/.test(id) ? 20 : 1
   if (!term.startsWith('_'))
-    return /\/troubleshooting\.html#the-log-says$/.test(id) ? 2 : /\/decisions\//.test(id) ? 0.7 : 1
+    return id.endsWith('/troubleshooting.html#the-log-says') ? 2 : /\/decisions\//.test(id) ? 0.7 : 1
   if (term.includes('.')) return id.endsWith('/troubleshooting.html#each-check-of-doctor') ? 20 : 1
   if (!/^_draining$|_.*_/.test(term)) return id.endsWith('/operating.html#what-to-watch') ? 20 : 1
   if (/\/http\.html#what-each-error-means|\/troubleshooting\.html#errors-by-code$/.test(id)) return 20

@@ -46,7 +46,7 @@ export interface VehicleOptions extends DeliverOptions {
  */
 export function vehicle(receiver: Deliverable, vin: string, options: VehicleOptions = {}): TestVehicle {
   const { clock } = options
-  let nextMs = Date.parse('2026-11-21T10:00:00Z')
+  let nextMs = clock?.now() ?? Date.parse('2026-11-21T10:00:00Z')
 
   const details = (given: MessageDetails = {}): MessageDetails => {
     nextMs = Math.max(nextMs, clock?.now() ?? 0)

@@ -20,6 +20,15 @@ const holes: readonly (readonly [hole: string, said: RegExp, group: string])[] =
   ['repeats', /a message that comes again later \(handled\): it was handled 2 times/, 'repeats'],
   ['wrapped', /Gear is "ShiftStateD" in service, \{"shiftStateValue":"ShiftStateD"\} in vehicle_maker/, 'formats'],
   ['crashes', /what is no message \(answer\): no body: 500/, 'bodies'],
+  ['time-key', /two messages with the same time \(handled\): 1 of 2 were handled/, 'repeats'],
+  ['value-key', /the same values at another time \(handled\): 1 of 2 were handled/, 'repeats'],
+  ['late', /a message from before that comes late \(handled\): 1 of 2 were handled/, 'repeats'],
+  ['lone-list', /a list of one event \(answer\): 400/, 'batches'],
+  ['time-number', /the time of an event as text, .*: text: 400, not a 2xx; none: 400/, 'batches'],
+  ['null-zero', /Soc null is 0 in vehicle_maker/, 'formats'],
+  ['falsy', /VehicleSpeed 0 is null in service; Locked false is null in service/, 'formats'],
+  ['header-case', /the names of headers in capitals \(answer\): 401/, 'bodies'],
+  ['content-type', /a Content-Type with a charset \(answer\): 415/, 'bodies'],
 ]
 
 describe('fleethook conform', () => {

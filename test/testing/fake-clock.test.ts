@@ -1,4 +1,5 @@
-import { fakeClock } from 'fleethook/testing'
+import { createReceiver } from 'fleethook'
+import { fakeClock, vehicle } from 'fleethook/testing'
 import { expect, test } from 'vitest'
 
 test('time stands still until a test advances it, and begins where the test says', async () => {
@@ -42,4 +43,15 @@ test('everything that follows from a timer happens before the next one, timers t
   clock.after(20, () => ran.push('last'))
   await clock.advance(20)
   expect(ran).toEqual(['promise', 'set by a timer', 'last'])
+})
+
+test('a vehicle with a clock sends its first message at the time of that clock, also of a clock in the past', async () => {
+  const clock = fakeClock(Date.UTC(2020, 0, 1))
+  const times: string[] = []
+  const receiver = createReceiver({ secret: false, clock }).on('state', ({ createdAt }) => void times.push(createdAt))
+  const car = vehicle(receiver, '0FLEETV14T0000004', { clock })
+  await car.state('online')
+  await car.wait({ minutes: 1 })
+  await car.state('asleep')
+  expect(times).toEqual(['2020-01-01T00:00:00.000Z', '2020-01-01T00:01:00.000Z'])
 })

@@ -4,6 +4,7 @@ import { authorization } from '../../../src/wire/encode.ts'
 import type { Case, Group, Request } from './cases.ts'
 import type { Posted } from './post.ts'
 import { dataIn, type SentMessage, type Session } from './session.ts'
+import { timeCases } from './wire-cases.ts'
 
 const collector: Format = 'event_collector'
 const text = (sent: SentMessage, format: Format = collector): string => JSON.stringify(dataIn(format, sent))
@@ -52,6 +53,9 @@ export function* batchCases(session: Session): Generator<Case> {
     own,
     `[${own.map((each) => text(each, 'service')).join()}]`,
   )
+  const alone = session.message()
+  yield accepted('a list of one event', [alone], `[${text(alone)}]`)
+  yield* timeCases(session)
   const fleet = Array.from({ length: 20 }, () => session.message())
   yield accepted('events of 20 vehicles', fleet, fleet.map((each) => text(each)).join(''))
   const many = several(session, 200)
@@ -68,6 +72,8 @@ export function* gzipCases(session: Session): Generator<Case> {
   const accepted = accepting('gzip', session)
   const one = session.message()
   yield accepted('a message', [one], zipped(text(one)), gzip)
+  const capitals = session.message()
+  yield accepted('GZIP in capitals', [capitals], zipped(text(capitals)), { headers: { 'content-encoding': 'GZIP' } })
   const batch = several(session, 3)
   yield accepted('a batch', batch, zipped(batch.map((each) => text(each)).join('\n')), gzip)
   const members = several(session, 2)
@@ -97,11 +103,12 @@ export function relayProbe(session: Session): Case {
 }
 
 export function* relayCases(session: Session): Generator<Case> {
-  const accepted = accepting('relays', session)
+  const taken = accepting('relays', session)
+  const accepted: typeof taken = (...of) => ({ ...taken(...of), problemWith: needsSuccess })
   const { secret } = session
   for (const path of [below, `${below}/event/1.0`]) {
     const sent = session.message()
-    yield { ...accepted(`an event at ${path}`, [sent], text(sent), { path }), problemWith: needsSuccess }
+    yield accepted(`an event at ${path}`, [sent], text(sent), { path })
   }
   const path = `${below}/event`
   const plain = (name: string, method: string, at: string): Case => ({
@@ -126,13 +133,15 @@ export function* relayCases(session: Session): Generator<Case> {
   const large = several(session, 2)
   const filler = JSON.stringify({ event: 'x'.repeat(2_000_000), sourcetype: 'syslog' })
   yield accepted('a batch of 2 MB', large, large.map((each) => text(each)).join(filler), { path })
-  const wrong = accepted('a wrong secret', [], text(session.message()), {
-    path,
-    headers: { authorization: 'Splunk wrong' },
-  })
-  yield { ...wrong, expected: 'unauthorized', problemWith: needsCode }
+  for (const [name, given] of [
+    ['a wrong secret', 'Splunk wrong'],
+    ['an empty secret', 'Splunk '],
+  ] as const) {
+    const wrong = taken(name, [], text(session.message()), { path, headers: { authorization: given } })
+    yield { ...wrong, expected: 'unauthorized', problemWith: needsCode }
+  }
   const before = several(session, 2)
-  const broken = accepted(
+  const broken = taken(
     'a broken event: those before it count',
     before,
     `${before.map((each) => text(each)).join('')}{"event":`,

@@ -3,6 +3,7 @@ import { isJsonObject } from '../../../src/wire/record.ts'
 import { formats } from './cases.ts'
 import { keyOf, dataIn, type SentMessage, type Session } from './session.ts'
 import { type Asked, type Check, isInOrder, listed, noList } from './checks.ts'
+import type { HandledMessage } from './handled.ts'
 import { values, wrapped } from './wire-cases.ts'
 
 const vehicles = 8
@@ -17,7 +18,9 @@ export async function orderChecks(session: Session): Promise<readonly Check[]> {
     for (let turn = 0; turn < each; turn++) {
       const sent = session.message(vin)
       const format = formats[turn % formats.length] ?? 'service'
-      const body = JSON.stringify(dataIn(format, sent, values, wrapped))
+      // What takes longer to read must not be overtaken.
+      const note = turn % 5 === 0 ? 'x'.repeat(65_536) : ''
+      const body = JSON.stringify({ ...dataIn(format, sent, values, wrapped), note })
       const { status } = await session.post({ body }, format)
       if (status >= 200 && status < 300) accepted.push(sent)
       else refused.push(status)
@@ -47,7 +50,57 @@ export async function orderChecks(session: Session): Promise<readonly Check[]> {
 }
 
 /** Vehicles and networks repeat messages: the same bytes come again, in a body of their own or in the same one. */
-export async function repeatChecks(session: Session, { mayRepeat }: Asked): Promise<readonly Check[]> {
+export async function repeatChecks(session: Session, asked: Asked): Promise<readonly Check[]> {
+  return [...(await sameChecks(session, asked)), ...(await distinctChecks(session, asked))]
+}
+
+/** Two messages of a vehicle that a careless comparison takes for one, or for old. */
+async function distinctChecks(session: Session, { mayRepeat }: Asked): Promise<readonly Check[]> {
+  const checks: Check[] = []
+  const ways: readonly (readonly [
+    name: string,
+    pair: (one: SentMessage, next: SentMessage) => readonly SentMessage[],
+  ])[] = [
+    ['two messages with the same time', (one, next) => [one, { ...next, createdAt: one.createdAt }]],
+    ['the same values at another time', (one, next) => [one, { ...one, createdAt: next.createdAt }]],
+    ['a message from before that comes late', (one, next) => [next, one]],
+  ]
+  for (const [name, pair] of ways) {
+    const vin = session.vin()
+    const sent = pair(session.message(vin), session.message(vin))
+    let accepted = true
+    for (const each of sent)
+      accepted = isTaken((await session.post({ body: JSON.stringify(dataIn('service', each)) })).status) && accepted
+    checks.push(answered({ group: 'repeats', name }, accepted))
+    checks.push({
+      group: 'repeats',
+      name,
+      aspect: 'handled',
+      ...(session.handled === undefined ? unchecked(noList) : await bothHandled(session, vin, mayRepeat)),
+    })
+  }
+  return checks
+}
+
+async function bothHandled(
+  session: Session,
+  vin: string,
+  mayRepeat: boolean,
+): Promise<Pick<Check, 'result' | 'detail'>> {
+  const count = await session.countOf(vin, 2)
+  if (session.blind !== undefined) return unchecked(session.blind)
+  if (count < 2) return { result: 'fail', detail: `${count} of 2 were handled` }
+  return count === 2 ? { result: 'pass' } : again(count, mayRepeat)
+}
+
+const answered = (about: Pick<Check, 'group' | 'name'>, accepted: boolean): Check => ({
+  ...about,
+  aspect: 'answer',
+  result: accepted ? 'pass' : 'fail',
+  detail: accepted ? undefined : 'a 2xx did not come each time',
+})
+
+async function sameChecks(session: Session, { mayRepeat }: Asked): Promise<readonly Check[]> {
   const ways: readonly (readonly [name: string, send: (sent: SentMessage) => Promise<boolean>])[] = [
     ['a message that comes again at once', (sent) => twice(session, JSON.stringify(dataIn('service', sent)))],
     ['a message that comes again later', (sent) => twice(session, JSON.stringify(dataIn('service', sent)), 500)],
@@ -64,12 +117,7 @@ export async function repeatChecks(session: Session, { mayRepeat }: Asked): Prom
     const about = { group: 'repeats', name } as const
     const sent = session.message()
     const accepted = await send(sent)
-    checks.push({
-      ...about,
-      aspect: 'answer',
-      result: accepted ? 'pass' : 'fail',
-      detail: accepted ? undefined : 'a 2xx did not come each time',
-    })
+    checks.push(answered(about, accepted))
     if (session.handled === undefined) {
       checks.push({ ...about, aspect: 'handled', result: 'unchecked', detail: noList })
       continue
@@ -87,7 +135,10 @@ const unchecked = (detail: string): Pick<Check, 'result' | 'detail'> => ({ resul
 
 function judged(count: number, mayRepeat: boolean): Pick<Check, 'result' | 'detail'> {
   if (count === 1) return { result: 'pass' }
-  if (count === 0) return { result: 'fail', detail: 'it was not handled' }
+  return count === 0 ? { result: 'fail', detail: 'it was not handled' } : again(count, mayRepeat)
+}
+
+function again(count: number, mayRepeat: boolean): Pick<Check, 'result' | 'detail'> {
   const detail = `it was handled ${count} times`
   return mayRepeat
     ? { result: 'unchecked', detail: `${detail}, and --at-least-once says that handlers know it by its id` }
@@ -99,6 +150,38 @@ async function twice(session: Session, body: string, laterMs = 0): Promise<boole
   await setTimeout(laterMs)
   const { status: second } = await session.post({ body })
   return isTaken(first) && isTaken(second)
+}
+
+/** Values that code takes for none when it asks `if (value)`. `null` becomes 0 with `?? 0`. */
+const nothings = { VehicleSpeed: 0, Locked: false, Soc: null }
+const nothingsWrapped = { VehicleSpeed: { doubleValue: 0 }, Locked: { booleanValue: false }, Soc: { invalid: true } }
+
+export async function nothingValues(session: Session): Promise<Check> {
+  const about = { group: 'formats', name: '0, false and no value, each as it is', aspect: 'handled' } as const
+  const shown = session.message()
+  await session.post({ body: JSON.stringify(dataIn('service', shown, { VehicleSpeed: 30, Locked: true, Soc: 50 })) })
+  const sent = formats.map((format) => ({ format, message: session.message() }))
+  for (const { format, message } of sent)
+    await session.post({ body: JSON.stringify(dataIn(format, message, nothings, nothingsWrapped)) }, format)
+  const all = [shown, ...sent.map(({ message }) => message)]
+  const handled = await session.settled(all)
+  const dataOf = (message: SentMessage): HandledMessage['data'] =>
+    handled.find((one) => keyOf(one) === keyOf(message))?.data
+  const usual = dataOf(shown)
+  if (usual === undefined || !all.every((each) => isJsonObject(dataOf(each))))
+    return { ...about, result: 'unchecked', detail: 'the list does not show the values as JSON' }
+  // A receiver may keep only some fields.
+  const known = Object.entries(nothings).filter(([field]) => usual[field] != null)
+  const wrong = sent.flatMap(({ format, message }) =>
+    known.flatMap(([field, value]) => {
+      const found = dataOf(message)?.[field] ?? null
+      return String(found) === String(value) ? [] : [`${field} ${value} is ${JSON.stringify(found)} in ${format}`]
+    }),
+  )
+  if (wrong.length > 0) return { ...about, result: 'fail', detail: listed(wrong) }
+  return known.length > 0
+    ? { ...about, result: 'pass' }
+    : { ...about, result: 'unchecked', detail: 'the list shows none of these fields' }
 }
 
 /** The same values in three formats must be the same to a handler. */

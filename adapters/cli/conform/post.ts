@@ -1,4 +1,5 @@
 import { readWithin } from '../../../src/base/read-within.ts'
+import { exchange } from '../exchange.ts'
 
 export type PostedBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>>
 
@@ -7,6 +8,8 @@ export interface Posted {
   readonly path?: string
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
+  /** The names of the headers are sent in capitals. Not for streams. */
+  readonly isInCapitals?: true
   /** A stream is given as a function, because each request needs a new one. */
   readonly body?: PostedBody | (() => PostedBody | Promise<PostedBody>)
 }
@@ -32,8 +35,9 @@ export function posting({
   readonly patienceMs?: number
 }): (posted: Posted) => Promise<Answered> {
   const base = url.replace(/\/$/, '')
-  return async ({ path = '', method = 'POST', headers = {}, body: given }) => {
+  return async ({ path = '', method = 'POST', headers = {}, isInCapitals, body: given }) => {
     const body = typeof given === 'function' ? await given() : given
+    if (isInCapitals && typeof body === 'string') return inCapitals(base + path, headers, body, patienceMs)
     const over = new AbortController()
     const timer = setTimeout(() => over.abort(), patienceMs)
     const init: RequestInit & { readonly duplex?: 'half' } = {
@@ -61,4 +65,17 @@ export function posting({
       over.abort()
     }
   }
+}
+
+/** `fetch` writes the names of headers in small letters. Other senders do not. */
+async function inCapitals(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: string,
+  patienceMs: number,
+): Promise<Answered> {
+  const names = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), value])
+  const signal = AbortSignal.timeout(patienceMs)
+  const { status, text } = await exchange(url, { agent: false, headers: Object.fromEntries(names), body, signal })
+  return { status, headers: new Headers(), text }
 }

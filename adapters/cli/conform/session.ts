@@ -98,6 +98,15 @@ export class Session {
     return this.#blind
   }
 
+  /** How many handled messages a vehicle has, when these are `least`, or when for `patienceMs` no more came. */
+  async countOf(vin: string, least: number): Promise<number> {
+    const count = async (): Promise<number> => (await this.read()).filter((each) => each.vin === vin).length
+    const untilMs = Date.now() + this.patienceMs
+    while ((await count()) < least && Date.now() < untilMs) await setTimeout(100)
+    await setTimeout(300)
+    return count()
+  }
+
   /** Resolves to the handled messages when `expected` are among them, or when for `patienceMs` no more came. */
   async settled(expected: readonly SentMessage[]): Promise<readonly HandledMessage[]> {
     const waiting = new Set(expected.map(keyOf))

@@ -5,7 +5,7 @@ import { type Case, type Expected, type Group, allGroups } from './cases.ts'
 import { type Asked, type Check, isInOrder, listed, noList } from './checks.ts'
 import type { HandledMessage } from './handled.ts'
 import { killChecks } from './kills.ts'
-import { orderChecks, repeatChecks, sameValues } from './lanes.ts'
+import { nothingValues, orderChecks, repeatChecks, sameValues } from './lanes.ts'
 import { type HandledEvent, receiverConformance } from './receiver-conformance.ts'
 import { secretCases } from './secret-cases.ts'
 import { keyOf, type Outcome, type SentMessage, type Session } from './session.ts'
@@ -51,7 +51,7 @@ export async function conform(
     checks.push(answerCheck(known, outcomes))
     checks.push(...handledChecks(known, outcomes, handled, session.blind))
   }
-  if (isAsked('formats') && handled !== undefined) checks.push(await sameValues(session))
+  if (isAsked('formats') && handled !== undefined) checks.push(await sameValues(session), await nothingValues(session))
   if (isAsked('secret')) checks.push(secrecyCheck(session))
   if (isAsked('secret')) checks.push(timingCheck)
   for (const [group, run] of [

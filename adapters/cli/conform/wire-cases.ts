@@ -45,6 +45,19 @@ export function* formatCases(session: Session): Generator<Case> {
   }
 }
 
+/** Relays write the time as they like, or leave it out. */
+export function* timeCases(session: Session): Generator<Case> {
+  const request = (label: string, change: (seconds: number) => unknown): Request => {
+    const sent = session.message()
+    const event = dataIn('event_collector', sent)
+    const body = JSON.stringify({ ...event, time: change(Number(event['time'])) })
+    return { posted: { body }, format: 'event_collector', messages: [sent], label }
+  }
+  const requests = [request('text', String), request('whole seconds', Math.floor), request('none', () => undefined)]
+  const name = 'the time of an event as text, in whole seconds, and none'
+  yield { group: 'batches', name, expected: 'accepted', requests }
+}
+
 const twelve = { hour: 12, minute: 30, second: 5 }
 /** A value of each wrapper that is no enum, with a field that has it. */
 const plain: readonly (readonly [field: string, value: JsonObject])[] = [
@@ -138,6 +151,11 @@ export function* bodyCases(session: Session): Generator<Case> {
   const text = JSON.stringify(dataIn('service', cut, { VehicleName: 'fährt 🚗 走る' }))
   yield accepted('a body in chunks that cut characters', request(cut, chunked(text)))
   yield accepted('a body of 64 KiB', edited({ note: 'x'.repeat(65_536) }))
+  const { posted, ...plain } = edited({})
+  yield accepted('the names of headers in capitals', { ...plain, posted: { ...posted, isInCapitals: true } })
+  const typed = edited({})
+  const headers = { authorization: session.secret, 'content-type': 'application/json; charset=utf-8' }
+  yield accepted('a Content-Type with a charset', { ...typed, posted: { ...typed.posted, headers } })
   yield accepted(
     'times with 0, 3, 6 and 9 digits of a second, or without a zone',
     ...['Z', '.123Z', '.123456Z', '.123456789Z', '.123'].map((end) => {
