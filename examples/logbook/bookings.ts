@@ -1,13 +1,28 @@
 import type { Vehicles } from 'fleethook'
-import type { Pool } from 'pg'
+
+/** A pool of connections to the database. */
+interface Pool {
+  connect(): Promise<{ query(sql: string, values?: unknown[]): Promise<{ rows: unknown[] }>; release(): void }>
+}
+
+/** A row of the table `handovers`. */
+interface Handover {
+  readonly number: number
+  readonly vin: string
+  readonly customer: string | null
+  readonly starts: Date
+  readonly ends: Date
+}
 
 /** Tells the receiver who has a vehicle, and when: what changed in the table `bookings`, also of the past. */
-export async function tellBookings(vehicles: Pick<Vehicles, 'set'>, pool: Pick<Pool, 'connect'>) {
+export async function tellBookings(vehicles: Pick<Vehicles, 'set'>, pool: Pool) {
   const db = await pool.connect()
   try {
     await db.query('BEGIN')
-    const { rows } = await db.query('DELETE FROM handovers WHERE starts < $1 RETURNING *', [inAWeek()])
-    for (const { vin, customer, starts, ends } of rows.toSorted((one, other) => one.number - other.number))
+    // A plan is told in the week before. Who else tells bookings waits until these are told.
+    const { rows } = await db.query("DELETE FROM handovers WHERE starts < now() + interval '7 days' RETURNING *")
+    const inOrder = (rows as Handover[]).toSorted((one, other) => one.number - other.number)
+    for (const { vin, customer, starts, ends } of inOrder)
       await vehicles.set(vin, { customer }, { from: starts, until: ends })
     await db.query('COMMIT')
   } catch (error) {
@@ -17,5 +32,3 @@ export async function tellBookings(vehicles: Pick<Vehicles, 'set'>, pool: Pick<P
     db.release()
   }
 }
-
-const inAWeek = () => new Date(Date.now() + 7 * 86_400_000)

@@ -1,21 +1,26 @@
 import type { Receiver, Vehicles } from 'fleethook'
-import { charge, trip } from './episodes.ts'
-import { type Database, isKnown, saveCharge, saveTrip } from './rows.ts'
+import { type Charge, charge, type Trip, trip } from './episodes.ts'
+import { type Database, isKnown, revoke, saveCharge, saveTrip } from './rows.ts'
 
 const hourMs = 3_600_000
-const late = ['its messages came late']
 
-/** A message that comes hours late can leave a trip or a charge without a row. This finds the missing rows of the day before, and writes them. */
+/** A message or a booking that comes hours late can leave a time without the row of its customer. This finds it for the day before, and writes it. */
 export async function check(receiver: Receiver & { readonly vehicles: Vehicles }, db: Database) {
   const time = { from: new Date(Date.now() - 26 * hourMs), to: new Date(Date.now() - 2 * hourMs) }
-  for await (const found of trip.within(receiver, time)) {
-    if (await isKnown(db, 'trips', found)) continue
-    console.warn('a trip was in no row', found.id)
-    await saveTrip(db, found, late)
-  }
-  for await (const found of charge.within(receiver, time)) {
-    if (await isKnown(db, 'charges', found)) continue
-    console.warn('a charge was in no row', found.id)
-    await saveCharge(db, found, late)
+  await mend(db, 'trips', await Array.fromAsync(trip.within(receiver, time)), saveTrip)
+  await mend(db, 'charges', await Array.fromAsync(charge.within(receiver, time)), saveCharge)
+}
+
+async function mend<Each extends Trip | Charge>(
+  db: Database,
+  table: 'trips' | 'charges',
+  found: readonly Each[],
+  save: (db: Database, each: Each, doubts: readonly string[]) => Promise<unknown>,
+) {
+  for (const each of found) if (!(await isKnown(db, table, each))) await revoke(db, table, each)
+  for (const each of found) {
+    if (await isKnown(db, table, each)) continue
+    console.warn('an episode was in no row', each.id)
+    await save(db, each, ['its messages or its booking came late'])
   }
 }

@@ -1,7 +1,11 @@
-import { any, curve, drives, energy, episode, is, last, path, span } from 'fleethook/when'
+import { any, curve, drives, energy, episode, fact, is, last, path, span } from 'fleethook/when'
+
+/** Who has the vehicle, as the table `bookings` says it. */
+export const customer = fact('customer', 'string')
 
 export const trip = episode('trip', {
   during: drives(), // by its gear, or by its speed where it has none
+  by: [customer], // a handover ends it, and begins the next one
   joins: { minutes: 3 }, // a stop at a gate
   silence: { hours: 1 }, // its end was lost
   tellsEach: { minutes: 1 }, // so that its row is there while it lasts
@@ -16,6 +20,7 @@ export type Trip = ReturnType<typeof trip.in>[number]
 
 export const charge = episode('charge', {
   during: any(is('DetailedChargeState', 'Starting'), is('DetailedChargeState', 'Charging')),
+  by: [customer],
   joins: { minutes: 15 }, // clouds
   splits: is('DetailedChargeState', 'Disconnected'),
   silence: { hours: 6 },

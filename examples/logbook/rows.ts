@@ -8,7 +8,7 @@ export interface Database {
 
 /** What a trip and a charge have in common. Columns that are not here, such as `note`, are yours: no correction changes them. */
 const rowOf = (
-  { id, revision, revoked, lasts, vin, startedAt, endedAt }: Trip | Charge,
+  { id, revision, revoked, lasts, vin, customer, startedAt, endedAt }: Trip | Charge,
   doubts: readonly string[],
 ) => ({
   id,
@@ -16,6 +16,7 @@ const rowOf = (
   revoked,
   lasts,
   vin,
+  customer,
   started: startedAt,
   ended: endedAt,
   doubts: doubts.join(', '),
@@ -52,8 +53,15 @@ export function saveCharge(db: Database, c: Charge, doubts: readonly string[]) {
   return db.query(sql, values)
 }
 
-/** Whether a row has a part of that time. */
-export async function isKnown(db: Database, table: 'trips' | 'charges', { vin, startedAt, endedAt }: Trip | Charge) {
-  const sql = `SELECT FROM ${table} WHERE vin = $1 AND NOT revoked AND started < $2 AND ended > $3`
-  return (await db.query(sql, [vin, endedAt, startedAt])).rows.length > 0
+type Table = 'trips' | 'charges'
+const ofThatTime = 'vin = $1 AND NOT revoked AND started < $2 AND ended > $3'
+
+/** Whether a row of its customer has a part of that time. When nobody had booked it, any row is one. */
+export async function isKnown(db: Database, table: Table, { vin, startedAt, endedAt, customer }: Trip | Charge) {
+  const sql = `SELECT FROM ${table} WHERE ${ofThatTime} AND ($4::text IS NULL OR customer = $4)`
+  return (await db.query(sql, [vin, endedAt, startedAt, customer])).rows.length > 0
 }
+
+/** Revokes the rows of that time: their booking came late, so they are of somebody else. Revision 0, so that a part of one can be written again. */
+export const revoke = (db: Database, table: Table, { vin, startedAt, endedAt }: Trip | Charge) =>
+  db.query(`UPDATE ${table} SET revoked = true, revision = 0 WHERE ${ofThatTime}`, [vin, endedAt, startedAt])

@@ -11,7 +11,8 @@ import { createReceiver, type FieldValues, type Format, vehicles } from 'fleetho
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
-import { fields } from './episodes.ts'
+import { tellBookings } from './bookings.ts'
+import { customer, fields } from './episodes.ts'
 import { addHandlers } from './handlers.ts'
 
 const secret = 'a-secret-for-this-test'
@@ -60,19 +61,33 @@ test('writes each trip and charge once, whatever the format, with fields that co
   for (const file of ['schema.sql', 'questions.sql'])
     await db.exec(readFileSync(new URL(file, import.meta.url), 'utf8'))
   await db.query("INSERT INTO areas VALUES ('office', 'business', 30.35, -97.75, 500, 0.25)")
+  // One has the vehicles on the way, and another one while they charge.
+  for (const [name, from, to] of [['c-12', -3_600, 900] as const, ['c-13', 900, 9_000] as const])
+    for (const format of formats)
+      await db.query('INSERT INTO bookings (vin, customer, starts, ends) VALUES ($1, $2, $3, $4)', [
+        `VIN-${format}`,
+        name,
+        new Date(startMs + from * 1_000),
+        new Date(startMs + to * 1_000),
+      ])
+  const pool = {
+    connect: async () => ({ query: (sql: string, values?: unknown[]) => db.query(sql, values), release() {} }),
+  }
   await db.query("UPDATE settings SET unit = 'km', zone = 'Asia/Tokyo'")
   const answers = async (columns: string) => (await db.query(`SELECT DISTINCT ${columns}`)).rows
   for (const part of [drives, charges]) {
     // It has no disk, so it promises nothing after a crash.
     const inbox = postgresInbox({ db, allowWeak: true })
-    const receiver = addHandlers(
-      createReceiver({ secret, inbox, parts: [vehicles({ fields })] }),
+    const receiver = createReceiver({ secret, inbox, parts: [vehicles({ fields, facts: [customer] })] })
+    addHandlers(
+      receiver,
       inbox.exactlyOnce((work) => db.transaction(work)),
     )
     // The restart is a gap. What comes after its report is certain.
     const gap = new Promise((resolve) => receiver.on('gap', resolve))
     await receiver.open()
     if (part === charges) await gap
+    await tellBookings(receiver.vehicles, pool)
     for (const format of formats) {
       for (const [second, data] of [...part, ...part.slice(-3)]) {
         const createdAt = new Date(startMs + second * 1_000).toISOString()
@@ -95,19 +110,24 @@ test('writes each trip and charge once, whatever the format, with fields that co
     await receiver.drain({ deadlineMs: 5_000 })
   }
   assert.deepEqual(await answers('count(*)::int FROM trips'), [{ count: 3 }])
-  assert.deepEqual(await answers('minutes, distance, unit, odometer_to, kwh, to_area, purpose FROM logbook'), [
+  assert.deepEqual(
+    await answers('customer, minutes, distance, unit, odometer_to, kwh, to_area, purpose FROM logbook'),
+    [
+      {
+        customer: 'c-12',
+        minutes: '10.0',
+        distance: '20.921',
+        unit: 'km',
+        odometer_to: '1630.3',
+        kwh: '3.50',
+        to_area: 'office',
+        purpose: 'business',
+      },
+    ],
+  )
+  assert.deepEqual(await answers('customer, minutes, kwh, percent_from, percent_to, place, cost FROM charging_costs'), [
     {
-      minutes: '10.0',
-      distance: '20.921',
-      unit: 'km',
-      odometer_to: '1630.3',
-      kwh: '3.50',
-      to_area: 'office',
-      purpose: 'business',
-    },
-  ])
-  assert.deepEqual(await answers('minutes, kwh, percent_from, percent_to, place, cost FROM charging_costs'), [
-    {
+      customer: 'c-13',
       minutes: '60.0',
       kwh: '10.40',
       percent_from: 70,
@@ -118,6 +138,10 @@ test('writes each trip and charge once, whatever the format, with fields that co
   ])
   assert.deepEqual(await answers('distance, kwh_driven, kwh_charged, cost FROM months'), [
     { distance: '20.921', kwh_driven: '3.50', kwh_charged: '10.40', cost: '2.60' },
+  ])
+  assert.deepEqual(await answers('customer, distance, cost FROM customers ORDER BY 1'), [
+    { customer: 'c-12', distance: '20.921', cost: null },
+    { customer: 'c-13', distance: null, cost: '2.60' },
   ])
   assert.deepEqual(await answers('place, charges::int, cost FROM charging'), [
     { place: 'away', charges: 1, cost: '2.60' },

@@ -8,5 +8,5 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA public TO logbook_reader;
-GRANT SELECT ON trips, charges, levels, vehicles, settings, areas, prices, dynamic_prices TO logbook_reader;
-GRANT SELECT ON zones, lines, logbook, months, charging, charging_costs, doubtful TO logbook_reader;
+GRANT SELECT ON trips, charges, bookings, levels, vehicles, settings, areas, prices, dynamic_prices TO logbook_reader;
+GRANT SELECT ON zones, lines, logbook, customers, months, charging, charging_costs, doubtful TO logbook_reader;
