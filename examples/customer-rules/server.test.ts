@@ -6,16 +6,22 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { DatabaseSync } from 'node:sqlite'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import type { FieldValues } from 'fleethook'
 import { encode } from 'fleethook/normalize'
 import { message } from 'fleethook/testing'
+import { openSettings } from './settings.ts'
 
 const secret = 'a-secret-for-this-test'
 const folder = mkdtempSync(join(tmpdir(), 'fleethook-'))
+const db = openSettings(join(folder, 'inbox.db-settings'))
+db.exec('PRAGMA busy_timeout = 5000')
+after(() => {
+  db.close()
+  rmSync(folder, { recursive: true })
+})
 
-test('tells the chat by the limit of each customer, at once when a limit changes, and refuses a rule that does not exist', async () => {
+test('tells the chat by the limit of each customer, at once when a limit changes, also of a parked vehicle', async () => {
   const said: string[] = []
   const chat = createServer(async (request, response) => {
     let body = ''
@@ -31,6 +37,7 @@ test('tells the chat by the limit of each customer, at once when a limit changes
       ...process.env,
       PORT: '0',
       WEBHOOK_SECRET: secret,
+      READ_SECONDS: '0.2',
       FLEETHOOK_INBOX: join(folder, 'inbox.db'),
       CHAT_WEBHOOK_URL: `http://localhost:${typeof address === 'object' ? address?.port : ''}`,
     },
@@ -44,31 +51,48 @@ test('tells the chat by the limit of each customer, at once when a limit changes
   for await (const line of createInterface(server.stdout)) {
     const url = /listening on (http:\S+)/.exec(line)?.[1]
     if (url === undefined) continue
-    const send = async (vin: string, data: FieldValues): Promise<void> => {
-      const body = JSON.stringify(encode(message.data(data, { vin }), 'service'))
+    const send = async (vin: string, data: FieldValues, ago = 0): Promise<void> => {
+      const createdAt = new Date(Date.now() - ago * 60_000).toISOString()
+      const body = JSON.stringify(encode(message.data(data, { vin, createdAt }), 'service'))
       const answer: Response = await fetch(url, { method: 'POST', headers: { authorization: secret }, body })
       assert.equal(answer.status, 200)
     }
-    const db = new DatabaseSync(join(folder, 'inbox.db-settings'))
-    db.exec('PRAGMA busy_timeout = 5000')
     const set = db.prepare('INSERT OR REPLACE INTO settings VALUES (?, ?, ?)')
-    assert.throws(() => set.run('ONE', 'low_batery', 20), /There is no such rule. The rules are: low_battery, /)
-    assert.throws(() => set.run('ONE', 'low_battery', 'twenty'), /cannot store TEXT value in REAL column/)
     await send('ONE', { BatteryLevel: 22 })
     await send('TWO', { BatteryLevel: 22 })
-    await send('TWO', { DetailedChargeState: 'Complete' })
-    // Both are parked, and send nothing more.
+    await send('TWO', { DetailedChargeState: 'Complete' }, 30)
+    // Its speed is old: it says nothing of now.
+    await send('THREE', { VehicleSpeed: 90 }, 5)
+    // All are parked, and send nothing more.
+    set.run('THREE', 'speeding', 80)
     set.run('ONE', 'low_battery', 25)
     set.run('TWO', 'low_battery', 20)
     await heard(1)
     set.run('TWO', 'charged', 1)
     await heard(2)
-    db.close()
+    db.exec("UPDATE settings SET value = 30 WHERE vin = 'TWO' AND rule = 'low_battery'")
+    await heard(3)
     break
   }
   server.kill('SIGTERM')
   await exited
   chat.close()
-  rmSync(folder, { recursive: true })
-  assert.deepEqual(said, ['ONE: low battery (BatteryLevel is 22)', 'TWO: charged (DetailedChargeState is Complete)'])
+  assert.deepEqual(said, [
+    'ONE: low battery (BatteryLevel is 22)',
+    'TWO: charged (DetailedChargeState was Complete 30 minutes ago)',
+    'TWO: low battery (BatteryLevel is 22)',
+  ])
+})
+
+test('refuses a rule that does not exist, and a limit that cannot be meant, where they are written', () => {
+  const set = db.prepare('INSERT OR REPLACE INTO settings VALUES (?, ?, ?)')
+  assert.throws(() => set.run('ONE', 'low_batery', 20), /There is no such rule. The rules are: low_battery, /)
+  assert.throws(() => set.run('ONE', 'low_battery', 'twenty'), /cannot store TEXT value in REAL column/)
+  assert.throws(() => set.run('ONE', 'low_battery', 0.2), /The value of low_battery must be from 1 to 100 percent/)
+  assert.throws(() => set.run('ONE', 'tire_rear_left', 35), /The value of tire_rear_left must be from 1 to 5 bar/)
+  assert.throws(() => set.run('ONE', 'left_unlocked', 0), /The value of left_unlocked must be 1, which switches it on/)
+  assert.throws(() => set.run('', 'low_battery', 20), /a VIN has 1 to 64 characters/)
+  set.run('ONE', 'low_battery', 20)
+  assert.throws(() => db.exec("UPDATE settings SET rule = 'speeeding'"), /There is no such rule/)
+  assert.throws(() => db.exec('UPDATE settings SET value = 101'), /from 1 to 100 percent/)
 })

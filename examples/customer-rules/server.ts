@@ -1,35 +1,23 @@
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import { createReceiver, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { exitWithError, serve } from 'fleethook/node'
-import { above, all, below, type Condition, fact, has, hours, is, starts } from 'fleethook/when'
+import { above, all, below, type Condition, drives, fact, has, hours, is, not, starts } from 'fleethook/when'
 import { type Rule, rules } from './rules.ts'
+import { names, openSettings, rowsOf } from './settings.ts'
 
-const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', WEBHOOK_SECRET, ZONE = 'UTC' } = process.env
+const { CHAT_WEBHOOK_URL, FLEETHOOK_INBOX = 'data/inbox.db', PORT = '3000', READ_SECONDS = '5' } = process.env
+const { WEBHOOK_SECRET, ZONE = 'UTC' } = process.env
 if (!CHAT_WEBHOOK_URL) exitWithError('CHAT_WEBHOOK_URL is not set. Set it to the incoming webhook of your chat.')
 const chat = new URL(CHAT_WEBHOOK_URL)
-
-// The settings of your customers. A rule that does not exist is refused where it is written.
-mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
-const db = new DatabaseSync(`${FLEETHOOK_INBOX}-settings`)
-const names = rules.map(({ name }) => name)
-db.exec(`
-  PRAGMA journal_mode = WAL;
-  CREATE TABLE IF NOT EXISTS settings (vin TEXT, rule TEXT, value REAL NOT NULL, PRIMARY KEY (vin, rule)) STRICT;
-  DROP TRIGGER IF EXISTS known_rules;
-  CREATE TRIGGER known_rules BEFORE INSERT ON settings WHEN NEW.rule NOT IN ('${names.join("', '")}')
-  BEGIN SELECT RAISE(ABORT, 'There is no such rule. The rules are: ${names.join(', ')}'); END;
-`)
-const settings = db.prepare('SELECT vin, json_group_object(rule, value) AS facts FROM settings GROUP BY vin')
 
 const receiver = createReceiver({
   secret: WEBHOOK_SECRET,
   inbox: sqliteInbox({ path: FLEETHOOK_INBOX }),
   parts: [
     vehicles({
-      fields: [...new Set(rules.map(({ signal }) => signal))],
+      fields: [...new Set([...rules.map(({ signal }) => signal), 'Gear' as const])],
       facts: names.map((name) => fact(name, 'number')),
     }),
   ],
@@ -40,18 +28,24 @@ for (const rule of rules) {
   const edge = starts(conditionOf(rule), { first: true })
   receiver.when(
     (rule.for === undefined ? edge : edge.after(rule.for)).cooldown(cooldown).named(name),
-    ({ vin, vehicle, id }, context) =>
-      post(`${vin}: ${name.replaceAll('_', ' ')} (${signal} is ${String(vehicle.value(signal))})`, id, context.signal),
+    ({ vin, vehicle, id }, context) => {
+      const minutes = Math.floor((vehicle.ageMs(signal) ?? 0) / 60_000)
+      const said = `${signal} ${minutes < 1 ? 'is' : 'was'} ${vehicle.value(signal)}${minutes < 1 ? '' : ` ${minutes} minutes ago`}`
+      return post(`${vin}: ${name.replaceAll('_', ' ')} (${said})`, id, context.signal)
+    },
   )
 }
 
+/** Without the limit of a customer, it is false. */
 function conditionOf(rule: Rule): Condition {
   const limit = fact(rule.name, 'number')
-  const condition =
+  const compared =
     rule.operator === 'is'
       ? all(has(limit), is(rule.signal, rule.value))
-      : { below, above }[rule.operator](rule.signal, limit)
-  return rule.hours === undefined ? condition : all(condition, hours(...rule.hours, { zone: ZONE }))
+      : { below, above }[rule.operator](rule.signal, limit, rule.fresh && { freshFor: rule.fresh })
+  const parked = rule.parked ? [not(drives())] : []
+  const timed = rule.hours ? [hours(...rule.hours, { zone: ZONE })] : []
+  return all(compared, ...parked, ...timed)
 }
 
 /** A crash can repeat a post. Its `id` is the same then, for a chat that skips what it already has. */
@@ -62,15 +56,17 @@ async function post(text: string, id: string, signal: AbortSignal): Promise<void
   if (!answer.ok) throw new Error(`The chat answered ${answer.status}.`)
 }
 
+mkdirSync(dirname(FLEETHOOK_INBOX), { recursive: true })
+const db = openSettings(`${FLEETHOOK_INBOX}-settings`)
+
 /** Only what differs is told, so it costs little when nothing has changed. */
 async function readSettings(): Promise<void> {
-  const rows = settings.all().map(({ vin, facts }) => ({ vin: String(vin), ...JSON.parse(String(facts)) }))
-  await receiver.vehicles.setAll(rows, { facts: names }).catch((error: Error) => console.error(error.message))
+  await receiver.vehicles.setAll(rowsOf(db), { facts: names }).catch((error: Error) => console.error(error.message))
 }
 
-const server = await serve(receiver, { port: Number(PORT) })
 await readSettings()
-const timer = setInterval(() => void readSettings(), 5_000)
+const server = await serve(receiver, { port: Number(PORT) })
+const timer = setInterval(() => void readSettings(), Number(READ_SECONDS) * 1_000)
 await server.closed
 clearInterval(timer)
 db.close()
