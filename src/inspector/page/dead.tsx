@@ -66,18 +66,7 @@ export function Dead(): JSX.Element {
           linkOf={(row) => linkTo('dead', [row.key], query)}
         >
           <Failed of={reading} />
-          {error === undefined && data !== undefined && rows.length === 0 && (
-            <Empty title={isFiltered ? 'No dead letter matches the filters' : 'No dead letters'}>
-              {isFiltered ? (
-                <button onClick={() => setQuery({ vin: '', topic: '', from: '', to: '' })}>Clear the filters</button>
-              ) : (
-                <p>
-                  A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it
-                  from here.
-                </p>
-              )}
-            </Empty>
-          )}
+          {error === undefined && data !== undefined && rows.length === 0 && <NoLetters isFiltered={isFiltered} />}
           {rows.length > 0 && (
             <p class="foot">
               {countOf(rows.length, 'dead letter')}, times in UTC
@@ -89,6 +78,20 @@ export function Dead(): JSX.Element {
       {opened !== undefined && <Detail id={opened} closeTo={linkTo('dead', [], query)} onReplayed={replayed} />}
       <Confirm many={asked} which={which} close={() => setAsked(undefined)} onReplayed={replayed} />
     </div>
+  )
+}
+
+function NoLetters({ isFiltered }: { readonly isFiltered: boolean }): JSX.Element {
+  return (
+    <Empty title={isFiltered ? 'No dead letter matches the filters' : 'No dead letters'}>
+      {isFiltered ? (
+        <button onClick={() => setQuery({ vin: '', topic: '', from: '', to: '' })}>Clear the filters</button>
+      ) : (
+        <p>
+          A message becomes a dead letter when one of its handlers has failed in every attempt. You replay it from here.
+        </p>
+      )}
+    </Empty>
   )
 }
 

@@ -41,20 +41,6 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
   const heading = useRef<HTMLHeadingElement>(null)
   useEffect(() => heading.current?.focus(), [id])
 
-  const { event, text } = row ?? {}
-  const canCopy = event !== undefined && isCopyable(event)
-  const canReplay = row?.outcome === 'dead' && row.id !== undefined
-  const replayIt = (): void =>
-    void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
-  const copyCurl = (): void => void (canCopy && copy('the curl command', curlOf({ ...event, text })))
-  const copyTest = (): void => void (canCopy && copy('the test', testOf({ ...event, text })))
-  // Before the buttons are seen, and after what the render before left is gone.
-  useLayoutEffect(() => {
-    if (canReplay) commands.replay = replayIt
-    if (canCopy) Object.assign(commands, { curl: copyCurl, test: copyTest })
-    return () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name))
-  })
-
   return (
     <section class="pane detail" aria-label="Details">
       <header class="bar">
@@ -82,31 +68,57 @@ export function Detail({ id, closeTo, onReplayed }: DetailProps): JSX.Element {
           )
         ) : (
           <>
-            {(canReplay || canCopy) && (
-              <p class="actions">
-                {canReplay && (
-                  <button class="primary" onClick={replayIt}>
-                    Replay
-                  </button>
-                )}
-                {canCopy && (
-                  <>
-                    <button onClick={copyCurl}>Copy as curl</button>
-                    <button onClick={copyTest}>Copy as test</button>
-                    <button onClick={() => void copy('the message', text ?? JSON.stringify(event.raw, undefined, 2))}>
-                      Copy JSON
-                    </button>
-                  </>
-                )}
-              </p>
-            )}
+            <Actions id={id} row={row} onReplayed={onReplayed} />
             <Story row={row} />
-            {event !== undefined && <Payload event={event} came={text} />}
+            {row.event !== undefined && <Payload event={row.event} came={row.text} />}
             {row.item !== undefined && row.item.kind !== 'gap' && <Happened item={row.item} />}
           </>
         )}
       </div>
     </section>
+  )
+}
+
+interface ActionsProps {
+  readonly id: string
+  readonly row: ListRow
+  readonly onReplayed: (() => void) | undefined
+}
+
+/** What can be done with the open message, by buttons and by keys. */
+function Actions({ id, row, onReplayed }: ActionsProps): JSX.Element | false {
+  const { event, text } = row
+  const canCopy = event !== undefined && isCopyable(event)
+  const canReplay = row.outcome === 'dead' && row.id !== undefined
+  const replayIt = (): void =>
+    void replay(`dead/${encodeURIComponent(id)}/replay`).then((isDone) => isDone && onReplayed?.())
+  const copyCurl = (): void => void (canCopy && copy('the curl command', curlOf({ ...event, text })))
+  const copyTest = (): void => void (canCopy && copy('the test', testOf({ ...event, text })))
+  // Before the buttons are seen, and after what the render before left is gone.
+  useLayoutEffect(() => {
+    if (canReplay) commands.replay = replayIt
+    if (canCopy) Object.assign(commands, { curl: copyCurl, test: copyTest })
+    return () => Object.keys(commands).forEach((name) => Reflect.deleteProperty(commands, name))
+  })
+  return (
+    (canReplay || canCopy) && (
+      <p class="actions">
+        {canReplay && (
+          <button class="primary" onClick={replayIt}>
+            Replay
+          </button>
+        )}
+        {canCopy && (
+          <>
+            <button onClick={copyCurl}>Copy as curl</button>
+            <button onClick={copyTest}>Copy as test</button>
+            <button onClick={() => void copy('the message', text ?? JSON.stringify(event.raw, undefined, 2))}>
+              Copy JSON
+            </button>
+          </>
+        )}
+      </p>
+    )
   )
 }
 

@@ -102,19 +102,13 @@ export function deadEverywhere({ inbox, deadLettered, branches = {} }: Stats): n
   return Object.values(branches).reduce((sum, branch) => sum + deadEverywhere(branch), own)
 }
 
-/** The figures that an operator looks at first, each with what to do. */
-function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
-  const { pending, inbox, paused, secrets, refused, lastReceivedAtMs, draining, backlog } = stats
-  const { mostMessages, bytes } = inbox
-  const deadLetters = deadEverywhere(stats)
-  const failing = Object.entries({ '': stats, ...stats.branches }).flatMap(([branch, { failing: found }]) =>
-    (found?.handlers ?? []).map((each) => ({ ...each, branch })),
-  )
+/** Whether messages come, and are taken. */
+function checksOfWay({ secrets, refused, lastReceivedAtMs, draining }: Stats): readonly HealthRow[] {
   const ready = about.value?.ready
   const gone = lost.value
   const silentMs = lastReceivedAtMs === undefined ? undefined : Math.max(0, Date.now() - lastReceivedAtMs)
   const refusals = Object.entries(refused).filter(([reason, count]) => count > 0 && reason !== 'test')
-  const checks: readonly HealthRow[] = [
+  return [
     {
       name: 'Receiver',
       value: gone
@@ -156,6 +150,17 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             todo: 'Requests with each secret. Remove an old one when its number no longer grows.',
           },
         ]),
+  ]
+}
+
+/** Whether they are handled. */
+function checksOfHandling(stats: Stats): readonly HealthRow[] {
+  const { paused } = stats
+  const deadLetters = deadEverywhere(stats)
+  const failing = Object.entries({ '': stats, ...stats.branches }).flatMap(([branch, { failing: found }]) =>
+    (found?.handlers ?? []).map((each) => ({ ...each, branch })),
+  )
+  return [
     {
       name: 'Dead letters',
       value: numberOf(deadLetters),
@@ -186,6 +191,13 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
             `${branch} ${handler}: ${messages} of ${vehicles} vehicles since ${timeOf(since)} UTC, ${error}. `,
         ),
     },
+  ]
+}
+
+/** What waits. */
+function checksOfBacklog({ pending, inbox, backlog }: Stats): readonly HealthRow[] {
+  const { mostMessages, bytes } = inbox
+  return [
     ...(backlog?.unhandledPartitions === undefined
       ? []
       : [
@@ -208,6 +220,11 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
     },
     ...(bytes === undefined ? [] : [{ name: 'Inbox', value: bytesOf(bytes) }]),
   ]
+}
+
+/** The figures that an operator looks at first, each with what to do. */
+function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
+  const checks = [checksOfWay, checksOfHandling, checksOfBacklog].flatMap((rows) => rows(stats))
   return (
     <>
       <h2>Health</h2>
@@ -216,7 +233,7 @@ function Checks({ stats }: { readonly stats: Stats }): JSX.Element {
           <li key={`${name} ${value}`} class={todo ? 'look' : 'fine'}>
             <span class="name">{name}</span>
             <b>{value}</b>
-            <span class="todo">{todo || (gone ? '' : name === 'Receiver' ? 'healthy' : 'OK')}</span>
+            <span class="todo">{todo || (lost.value ? '' : name === 'Receiver' ? 'healthy' : 'OK')}</span>
           </li>
         ))}
       </ul>

@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX, TargetedEvent } from 'preact'
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { countOf, durationOf, timeOf } from './format.ts'
 import { goTo } from './route.ts'
-import { Badge } from './parts.tsx'
+import { Badge, useSize } from './parts.tsx'
 import { type ListRow, textOf } from './rows.ts'
 import { Signal } from './signal.ts'
 
@@ -53,57 +53,46 @@ interface ListProps {
   readonly children?: ComponentChildren
 }
 
-/** Draws only the rows that are in sight, so that a list of any length costs the same. */
-export function List({
-  label,
-  rows,
-  opened,
-  linkOf,
-  measureOf = lagOf,
-  busy,
-  hasVin = true,
-  children,
-}: ListProps): JSX.Element {
-  const scroller = useRef<HTMLDivElement>(null)
-  const [top, setTop] = useState(0)
-  const [size, setSize] = useState({ width: 1_000, height: 800 })
-  const rowPx = size.width < narrowPx ? twoLinesPx : oneLinePx
+/** Scrolls until the row is in sight. */
+function show(scroller: HTMLElement | null, top: number, rowPx: number): void {
+  if (top < 0 || scroller === null) return
+  const { scrollTop, clientHeight } = scroller
+  scroller.scrollTop = Math.min(top, Math.max(scrollTop, top + rowPx - clientHeight))
+}
 
-  active = { rows, linkOf, opened }
-  useEffect(() => () => void (active = undefined), [])
-
-  useLayoutEffect(() => {
-    const { current } = scroller
-    if (current === null) return
-    const observer = new ResizeObserver(() => setSize({ width: current.clientWidth, height: current.clientHeight }))
-    observer.observe(current)
-    return () => observer.disconnect()
-  }, [])
-
-  const wanted = opened ?? marked.value
-  useEffect(() => {
-    const at = rows.findIndex(({ key }) => key === wanted)
-    const { current } = scroller
-    if (at === -1 || current === null) return
-    if (at * rowPx < current.scrollTop) current.scrollTop = at * rowPx
-    else if ((at + 1) * rowPx > current.scrollTop + current.clientHeight)
-      current.scrollTop = (at + 1) * rowPx - current.clientHeight
-  }, [wanted, rowPx])
-
-  const isIn = useRef(new Set<'pointer' | 'focus' | 'scroll'>())
-  const hold = (why: 'pointer' | 'focus' | 'scroll', isOn: boolean): void => {
+/** Notes why the reader is busy with the list. */
+function useHold(busy: Signal<boolean> | undefined): (why: 'pointer' | 'focus' | 'scroll', isOn: boolean) => void {
+  const isIn = useRef(new Set<string>())
+  useEffect(() => () => void (busy === undefined ? undefined : (busy.value = false)), [])
+  return (why, isOn) => {
     if (isOn) isIn.current.add(why)
     else isIn.current.delete(why)
     if (busy !== undefined) busy.value = isIn.current.size > 0
   }
-  useEffect(() => () => void (busy === undefined ? undefined : (busy.value = false)), [])
+}
+
+/** Draws only the rows that are in sight, so that a list of any length costs the same. */
+export function List(props: ListProps): JSX.Element {
+  const { label, rows, opened, linkOf, measureOf = lagOf, busy, hasVin = true, children } = props
+  const scroller = useRef<HTMLDivElement>(null)
+  const [top, setTop] = useState(0)
+  const { width, height } = useSize(scroller)
+  const rowPx = width < narrowPx ? twoLinesPx : oneLinePx
+
+  active = { rows, linkOf, opened }
+  useEffect(() => () => void (active = undefined), [])
+
+  const wanted = opened ?? marked.value
+  useEffect(() => show(scroller.current, rows.findIndex(({ key }) => key === wanted) * rowPx, rowPx), [wanted, rowPx])
+
+  const hold = useHold(busy)
   const scrolled = ({ currentTarget }: TargetedEvent<HTMLDivElement>): void => {
     setTop(currentTarget.scrollTop)
     hold('scroll', currentTarget.scrollTop > rowPx)
   }
 
   const first = Math.max(0, Math.floor(top / rowPx) - 4)
-  const inSight = rows.slice(first, first + Math.ceil(size.height / rowPx) + 8)
+  const inSight = rows.slice(first, first + Math.ceil(height / rowPx) + 8)
   return (
     <div
       ref={scroller}

@@ -18,16 +18,7 @@ export function Live(): JSX.Element {
   const { parts, query } = route.value
   const [opened] = parts
   const { vin = '', topic = '', outcome = '', text = '' } = query
-  const [older, setOlder] = useState<readonly ListRow[]>([])
-  const [hasOlder, setHasOlder] = useState(true)
-  useEffect(() => {
-    setOlder([])
-    setHasOlder(true)
-  }, [vin, topic])
-
-  const newest = shown.value
-  const keys = new Set(older.length === 0 ? [] : newest.map(({ key }) => key))
-  const all = [...newest, ...older.filter(({ key }) => !keys.has(key))]
+  const [all, loadOlder] = useRows(vin, topic)
   const words = text.toLowerCase()
   const rows = all.filter(
     (row) =>
@@ -35,18 +26,6 @@ export function Live(): JSX.Element {
       (words === '' || `${row.vin} ${row.topic} ${textOf(row)} ${row.key}`.toLowerCase().includes(words)),
   )
   const isFiltered = vin !== '' || topic !== '' || outcome !== '' || text !== ''
-
-  const loadOlder = async (): Promise<void> => {
-    const oldest = all.findLast(({ id }) => id !== undefined)?.id
-    if (oldest === undefined) return
-    try {
-      const { messages, next } = await readOlder(oldest)
-      setOlder((before) => [...before, ...messages.map(rowOf)])
-      setHasOlder(next !== null)
-    } catch (error) {
-      say(error instanceof Error ? error.message : 'The inbox does not answer.')
-    }
-  }
 
   return (
     <div class={opened === undefined ? 'panes' : 'panes open'}>
@@ -75,17 +54,41 @@ export function Live(): JSX.Element {
           {rows.length > 0 && (
             <p class="foot">
               {numberOf(rows.length)} {isFiltered ? 'shown' : 'newest'}, times in UTC
-              {hasOlder && <button onClick={() => void loadOlder()}>Show older messages</button>}
+              {loadOlder && <button onClick={() => void loadOlder()}>Show older messages</button>}
             </p>
           )}
-          {rows.length === 0 &&
-            !isLoading.value &&
-            (isFiltered ? <NoMatch onOlder={hasOlder ? loadOlder : undefined} /> : <Nothing />)}
+          {rows.length === 0 && !isLoading.value && (isFiltered ? <NoMatch onOlder={loadOlder} /> : <Nothing />)}
         </List>
       </section>
       {opened !== undefined && <Detail id={opened} closeTo={linkTo('live', [], query)} />}
     </div>
   )
+}
+
+/** The newest rows and the older ones that were loaded, and what loads more. `undefined`: there are no more. */
+function useRows(vin: string, topic: string): readonly [readonly ListRow[], (() => Promise<void>) | undefined] {
+  const [older, setOlder] = useState<readonly ListRow[]>([])
+  const [hasOlder, setHasOlder] = useState(true)
+  useEffect(() => {
+    setOlder([])
+    setHasOlder(true)
+  }, [vin, topic])
+
+  const newest = shown.value
+  const keys = new Set(older.length === 0 ? [] : newest.map(({ key }) => key))
+  const all = [...newest, ...older.filter(({ key }) => !keys.has(key))]
+  const loadOlder = async (): Promise<void> => {
+    const oldest = all.findLast(({ id }) => id !== undefined)?.id
+    if (oldest === undefined) return
+    try {
+      const { messages, next } = await readOlder(oldest)
+      setOlder((before) => [...before, ...messages.map(rowOf)])
+      setHasOlder(next !== null)
+    } catch (error) {
+      say(error instanceof Error ? error.message : 'The inbox does not answer.')
+    }
+  }
+  return [all, hasOlder ? loadOlder : undefined]
 }
 
 /** Whether the list follows new rows, and the number of rows that it does not show. */

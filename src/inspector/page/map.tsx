@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Location } from '../../events/values.ts'
+import { useSize } from './parts.tsx'
 import { goTo } from './route.ts'
 
 export interface Marker extends Location {
@@ -31,28 +32,21 @@ function useLand(): string {
 /** The possible distances of grid lines, in degrees. The map picks a distance that gives three to eight lines. */
 const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 45]
 
-/** Land and a grid of degrees, no tiles. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */
-export function PlainMap({
-  markers,
-  path = [],
-  label,
-}: {
-  readonly markers: readonly Marker[]
-  readonly path?: readonly Location[]
-  readonly label: string
-}): JSX.Element {
-  const frame = useRef<HTMLDivElement>(null)
-  const [width, setWidth] = useState(800)
-  useLayoutEffect(() => {
-    const element = frame.current
-    if (element === null) return undefined
-    const measure = new ResizeObserver(() => setWidth(element.clientWidth || 800))
-    measure.observe(element)
-    return () => measure.disconnect()
-  }, [])
-  const height = Math.max(220, Math.min(400, width * 0.45))
-  const land = useLand()
-  const all = [...markers, ...path]
+/** How degrees become pixels, and where the lines of the grid are. */
+interface Projection {
+  readonly x: (longitude: number) => number
+  readonly y: (latitude: number) => number
+  /** As `x`, for degrees that go on beyond the date line. */
+  readonly across: (degrees: number) => number
+  /** The number of pixels in a degree, from west to east and from north to south. */
+  readonly scale: readonly [number, number]
+  readonly parallels: readonly number[]
+  readonly meridians: readonly number[]
+  readonly digits: number
+}
+
+/** Shows all of these places. Longitudes are shortened by the cosine of the middle latitude, so shapes are right. */
+function projectionOf(all: readonly Location[], width: number, height: number): Projection {
   const [south, north] = boundsOf(all.map(({ latitude }) => latitude))
   const longitudes = all.map(({ longitude }) => longitude)
   const [here, around] = [boundsOf(longitudes), boundsOf(longitudes.map(eastward))]
@@ -60,19 +54,39 @@ export function PlainMap({
   const crosses = around[1] - around[0] < here[1] - here[0]
   const [west, east] = crosses ? around : here
   const middle = (south + north) / 2
+  const center = (west + east) / 2
   const narrowing = Math.max(0.05, Math.cos((middle * Math.PI) / 180))
-  const pxPerDegree = Math.min(
+  const perDegree = Math.min(
     (height - 2 * margin) / Math.max(leastDegrees, north - south),
     (width - 2 * margin) / Math.max(leastDegrees, (east - west) * narrowing),
   )
-  const center = (west + east) / 2
-  const across = (degrees: number): number => width / 2 + (degrees - center) * narrowing * pxPerDegree
-  const x = (longitude: number): number => across(crosses ? eastward(longitude) : longitude)
-  const y = (latitude: number): number => height / 2 - (latitude - middle) * pxPerDegree
-  const grid = steps.find((step) => step * narrowing * pxPerDegree >= 80) ?? 90
-  const digits = grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0
-  const parallels = linesOf(middle, height / pxPerDegree, grid).filter((latitude) => Math.abs(latitude) <= 90)
-  const meridians = linesOf(center, width / pxPerDegree / narrowing, grid)
+  const perLongitude = narrowing * perDegree
+  const grid = steps.find((step) => step * perLongitude >= 80) ?? 90
+  const across = (degrees: number): number => width / 2 + (degrees - center) * perLongitude
+  return {
+    x: (longitude) => across(crosses ? eastward(longitude) : longitude),
+    y: (latitude) => height / 2 - (latitude - middle) * perDegree,
+    across,
+    scale: [perLongitude, perDegree],
+    parallels: linesOf(middle, height / perDegree, grid).filter((latitude) => Math.abs(latitude) <= 90),
+    meridians: linesOf(center, width / perLongitude, grid),
+    digits: grid < 0.01 ? 3 : grid < 0.1 ? 2 : grid < 1 ? 1 : 0,
+  }
+}
+
+interface MapProps {
+  readonly markers: readonly Marker[]
+  readonly path?: readonly Location[]
+  readonly label: string
+}
+
+/** Land and a grid of degrees, no tiles. */
+export function PlainMap({ markers, path = [], label }: MapProps): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null)
+  const { width } = useSize(frame)
+  const height = Math.max(220, Math.min(400, width * 0.45))
+  const land = useLand()
+  const { x, y, across, scale, parallels, meridians, digits } = projectionOf([...markers, ...path], width, height)
   return (
     <div class="map" ref={frame}>
       <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="group" aria-label={label}>
@@ -81,23 +95,23 @@ export function PlainMap({
             key={`l${turn}`}
             class="land"
             d={land}
-            transform={`translate(${across(turn)} ${y(0)}) scale(${(narrowing * pxPerDegree) / 10} ${pxPerDegree / 10})`}
+            transform={`translate(${across(turn)} ${y(0)}) scale(${scale.map((px) => px / 10).join(' ')})`}
           />
         ))}
         {parallels.map((latitude) => (
           <g key={`p${latitude}`}>
             <line x1={0} x2={width} y1={y(latitude)} y2={y(latitude)} />
-            <text
-              x={6}
-              y={y(latitude) - 4}
-            >{`${Math.abs(latitude).toFixed(digits)}° ${latitude < 0 ? 'S' : 'N'}`}</text>
+            <text x={6} y={y(latitude) - 4}>
+              {degreesOf(latitude, digits, 'N', 'S')}
+            </text>
           </g>
         ))}
+        {/* They go on beyond the date line. */}
         {meridians.map((degrees) => (
           <g key={`m${degrees}`}>
             <line y1={0} y2={height} x1={across(degrees)} x2={across(degrees)} />
             <text x={across(degrees) + 4} y={height - 6}>
-              {meridianOf(degrees, digits)}
+              {degreesOf(degrees > 180 ? degrees - 360 : degrees < -180 ? degrees + 360 : degrees, digits, 'E', 'W')}
             </text>
           </g>
         ))}
@@ -108,25 +122,30 @@ export function PlainMap({
               .join(' ')}
           />
         )}
-        {markers.map(({ latitude, longitude, label, link, isFaint }) => (
-          <circle
-            key={label}
-            cx={x(longitude)}
-            cy={y(latitude)}
-            r={6}
-            class={isFaint === true ? 'faint' : ''}
-            {...(link === undefined
-              ? {}
-              : {
-                  ...{ role: 'link', tabIndex: 0, 'aria-label': label, onClick: () => goTo(link) },
-                  onKeyDown: ({ key }: KeyboardEvent) => key === 'Enter' && goTo(link),
-                })}
-          >
-            <title>{label}</title>
-          </circle>
-        ))}
+        {markers.map((marker) => dotOf(marker, x(marker.longitude), y(marker.latitude)))}
       </svg>
     </div>
+  )
+}
+
+function dotOf({ label, link, isFaint }: Marker, cx: number, cy: number): JSX.Element {
+  return (
+    <circle
+      key={label}
+      cx={cx}
+      cy={cy}
+      r={6}
+      class={isFaint === true ? 'faint' : ''}
+      {...(link !== undefined && {
+        role: 'link',
+        tabIndex: 0,
+        'aria-label': label,
+        onClick: () => goTo(link),
+        onKeyDown: ({ key }: KeyboardEvent) => key === 'Enter' && goTo(link),
+      })}
+    >
+      <title>{label}</title>
+    </circle>
   )
 }
 
@@ -136,10 +155,8 @@ function boundsOf(values: readonly number[]): readonly [number, number] {
 
 const eastward = (longitude: number): number => (longitude < 0 ? longitude + 360 : longitude)
 
-/** The map goes on beyond the date line. */
-function meridianOf(degrees: number, digits: number): string {
-  const longitude = degrees > 180 ? degrees - 360 : degrees < -180 ? degrees + 360 : degrees
-  return `${Math.abs(longitude).toFixed(digits)}° ${longitude < 0 ? 'W' : 'E'}`
+function degreesOf(degrees: number, digits: number, positive: string, negative: string): string {
+  return `${Math.abs(degrees).toFixed(digits)}° ${degrees < 0 ? negative : positive}`
 }
 
 function linesOf(middle: number, span: number, step: number): readonly number[] {

@@ -1,5 +1,5 @@
-import type { ComponentChildren, JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import type { ComponentChildren, JSX, RefObject } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { RowStatus } from './rows.ts'
 
 export function Badge({ outcome }: { readonly outcome: RowStatus }): JSX.Element {
@@ -137,3 +137,18 @@ export const Facts = ({
     )}
   </dl>
 )
+
+/** The size of an element, as long as it is there. */
+export function useSize(element: RefObject<HTMLElement | null>): { readonly width: number; readonly height: number } {
+  const [size, setSize] = useState({ width: 800, height: 800 })
+  useLayoutEffect(() => {
+    const { current } = element
+    if (current === null) return undefined
+    const measure = new ResizeObserver(() =>
+      setSize({ width: current.clientWidth || 800, height: current.clientHeight }),
+    )
+    measure.observe(current)
+    return () => measure.disconnect()
+  }, [])
+  return size
+}

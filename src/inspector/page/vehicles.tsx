@@ -74,24 +74,7 @@ function Fleet(): JSX.Element {
         />
         <span class="quiet">{data !== undefined && countOf(found.length, 'vehicle')}</span>
       </div>
-      {isOff && (
-        <Empty title="This receiver keeps no state of vehicles">
-          <p>Turn it on to see the newest value of each field, and the vehicles on a map:</p>
-          <pre>{"createReceiver({ …, parts: [vehicles({ fields: ['Location', 'BatteryLevel', 'Gear'] })] })"}</pre>
-          <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
-          <p class="actions">
-            {[...new Set(shown.value.map((row) => row.vin))]
-              .filter(Boolean)
-              .slice(0, 12)
-              .map((vin) => (
-                <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
-                  {vin}
-                </a>
-              ))}
-          </p>
-        </Empty>
-      )}
-      {!isOff && <Failed of={reading} />}
+      {isOff ? <Off /> : <Failed of={reading} />}
       {error === undefined && data?.length === 0 && (
         <Empty title="No vehicle yet">
           <p>A vehicle is here after its first message.</p>
@@ -99,6 +82,26 @@ function Fleet(): JSX.Element {
       )}
       {drawn}
     </section>
+  )
+}
+
+function Off(): JSX.Element {
+  return (
+    <Empty title="This receiver keeps no state of vehicles">
+      <p>Turn it on to see the newest value of each field, and the vehicles on a map:</p>
+      <pre>{"createReceiver({ …, parts: [vehicles({ fields: ['Location', 'BatteryLevel', 'Gear'] })] })"}</pre>
+      <p>The messages of a vehicle are here without it. Type its VIN above and press Enter.</p>
+      <p class="actions">
+        {[...new Set(shown.value.map((row) => row.vin))]
+          .filter(Boolean)
+          .slice(0, 12)
+          .map((vin) => (
+            <a key={vin} class="button vin" href={linkTo('vehicles', [vin])}>
+              {vin}
+            </a>
+          ))}
+      </p>
+    </Empty>
   )
 }
 
