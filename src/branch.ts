@@ -180,7 +180,7 @@ function handOverTo(front: HostedReceiver, name: string, own: BranchBehind, host
   if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)
   // One in memory lacks everything after a crash, and gets the gap of its receiver.
   const hasAll = (): boolean =>
-    intake.durability === 'memory' || (intake.isReady && handOver.hasPutAll && intake.gaps.open.size === 0)
+    intake.durability === 'memory' || (intake.readiness.isReady && handOver.hasPutAll && intake.gaps.open.size === 0)
   const noteGap = (gap: InboxGap): void => intake.gaps.note(gap, noRequest)
   branches.add(name, { name, branch: own, failed, hasAll, noteGap, handOver: handOver.early }, behind.opened)
   registry.addBranch({
@@ -203,7 +203,7 @@ const mostBranches = 7
 function openedWith({ intake }: HostedReceiver, reader: Inbox): Inbox {
   const open = reader.open.bind(reader)
   const openBoth: Inbox['open'] = async (options) => {
-    await intake.open(options)
+    await intake.readiness.open(options)
     return open(options)
   }
   return Object.assign(reader, { open: openBoth })

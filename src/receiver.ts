@@ -115,7 +115,6 @@ class Entrance {
   readonly #reports: Reports
   #closing: AbortController | undefined
   readonly #checkSecret: ReturnType<typeof createSecretCheck>
-  readonly busy: Intake['busy']
   readonly readiness: Intake['operator']['readiness']
 
   constructor(intake: Intake) {
@@ -123,8 +122,11 @@ class Entrance {
     this.#intake = intake
     this.#reports = intake.parts.reports
     this.#checkSecret = createSecretCheck(secret, log)
-    this.busy = intake.busy
     this.readiness = intake.operator.readiness
+  }
+
+  busy(): ReturnType<Intake['busy']> {
+    return this.#intake.busy()
   }
 
   /** The path of a request begins with its secret. With the right one, it may send a body, and a drain waits for that. */
@@ -156,15 +158,15 @@ class Entrance {
     request: AuthorizedRequest,
     door: Door,
     entrance: InboxMessage['door'],
-    isReady: boolean = this.#intake.isReady,
+    isReady: boolean = this.#intake.readiness.isReady,
   ): Taken {
     const intake = this.#intake
     // Ids of new messages have to sort after ids of old messages, so none is made before the inbox is open.
     if (!isReady)
-      return intake.becomeReady().then((isOpen) => {
+      return intake.readiness.becomeReady().then((isOpen) => {
         if (isOpen) return this.take(given, request, door, entrance, true)
         intake.lifecycle.leave()
-        return { error: 'inbox_unavailable', hint: intake.notReadyHint }
+        return { error: 'inbox_unavailable', hint: intake.readiness.hint }
       })
     let rest: Taken
     try {
@@ -287,7 +289,7 @@ function handlingBy<Bindings extends object, Fields extends FieldCatalogue, Keep
       return receiver
     },
     async open(openOptions) {
-      await intake.open(openOptions)
+      await intake.readiness.open(openOptions)
     },
     async drain(options = {}) {
       // NaN would end it at once, and lose what is in memory.

@@ -82,7 +82,7 @@ export class HandOver {
     const { intake } = this.#branch
     if (!this.#isEarly || message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
     if (previous !== undefined && !this.#given.has(previous)) return undefined
-    const isAtOnce = intake.isReady && !this.#asked.has(message.lane)
+    const isAtOnce = intake.readiness.isReady && !this.#asked.has(message.lane)
     if (isAtOnce && intake.durability === 'disk') return this.#gather(given, message)
     // Also to a branch that still opens: a vehicle's later messages would wait behind a handler of the receiver that fails.
     void this.#put(given, message, false)
@@ -148,7 +148,7 @@ export class HandOver {
   /** Another process may have handed it over. Where others handle messages, too, each of them hands over what it handles. */
   #isOfOthers(id: string): boolean {
     const { intake, settings } = this.#front
-    return intake.isHere && settings.inbox.place === undefined && id <= intake.othersUpTo
+    return intake.isHere && settings.inbox.place === undefined && id <= intake.readiness.othersUpTo
   }
 
   /**
@@ -160,7 +160,8 @@ export class HandOver {
     this.#group?.handOver()
     const { intake } = this.#branch
     const { request } = given
-    const isAtOnce = intake.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
+    const isAtOnce =
+      intake.readiness.isReady && message.kind === 'wire' && !mayBeThere && !this.#asked.has(message.lane)
     const put = isAtOnce ? intake.put([message], request) : this.#keep(given, message, mayBeThere)
     const kept = this.#kept(message, Promise.resolve(put))
     this.#given.set(given, kept)
@@ -195,7 +196,7 @@ export class HandOver {
   async #ask({ id }: InboxMessage, mayBeThere: boolean): Promise<'there' | 'missing' | 'closed'> {
     const { intake } = this.#branch
     // It notes the gap itself.
-    if (!intake.isReady && !(await intake.becomeReady())) return 'closed'
+    if (!intake.readiness.isReady && !(await intake.readiness.becomeReady())) return 'closed'
     const isThere = mayBeThere && (await intake.operator.messages.get(id).catch(() => undefined)) !== undefined
     return isThere ? 'there' : 'missing'
   }
@@ -218,7 +219,7 @@ export class HandOver {
       const wait = (ms: number): void => void (timer = this.#clock.after(ms, look))
       const look = (): void => {
         // A branch that opens its file has not answered yet.
-        const quietMs = this.#branch.intake.isReady ? patienceMs : longestMs
+        const quietMs = this.#branch.intake.readiness.isReady ? patienceMs : longestMs
         const untilMs = Math.min(sinceMs + longestMs, Math.max(sinceMs, this.#answeredMs) + quietMs)
         const leftMs = untilMs - elapsedMs(this.#clock)
         if (leftMs > 0) wait(leftMs)

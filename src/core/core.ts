@@ -20,7 +20,8 @@ import { Lifecycle, type Ran, Runner } from './runner.ts'
 /** How long a message waits when the inbox failed during its attempt, in milliseconds. */
 const inboxRestMs = 5_000
 
-interface CoreOptions {
+/** What the core handles messages with. */
+export interface CoreOptions {
   readonly inbox: Inbox
   readonly clock: Clock
   readonly log: Log

@@ -20,7 +20,7 @@ export function operatedBy(intake: Intake): Intake['operator'] {
     inbox.operator ??
     createReplays({
       archive: inbox.archive,
-      open: () => intake.whenRecovered(),
+      open: () => intake.readiness.whenRecovered(),
       read: receipts.reread,
       isDraining: () => intake.isDraining,
       revived: async (message, from) => {
@@ -46,7 +46,7 @@ export function operatedBy(intake: Intake): Intake['operator'] {
     observe: (observer) => reports.observers.add(observer),
     handlersOf: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
     forget: async (vin, { dryRun = false } = {}) => {
-      await intake.whenRecovered()
+      await intake.readiness.whenRecovered()
       const erased = forgotten(await erase(intake, vin, dryRun))
       return behind.branches?.forget(vin, dryRun, erased) ?? erased
     },

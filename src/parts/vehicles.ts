@@ -224,7 +224,7 @@ export class KeptVehicles implements Subjects {
     const saying = new Saying(this.#facts, {
       clock,
       async put(events) {
-        await intake.whenRecovered()
+        await intake.readiness.whenRecovered()
         const kept = intake.say(events)
         if (kept === undefined)
           throw new FleethookError('inbox_unavailable', 'The receiver takes no more facts, because it drains.', {
@@ -233,7 +233,7 @@ export class KeptVehicles implements Subjects {
         await kept
       },
       async *known() {
-        await intake.whenRecovered()
+        await intake.readiness.whenRecovered()
         yield* sent === undefined ? (intake.states?.known() ?? []) : knownElsewhere(sent)
       },
     })
@@ -296,7 +296,7 @@ interface SayingIntake {
   readonly states: VehicleStates | undefined
   /** How this process reads the states. `undefined`: others keep them. */
   readonly ownVehicles: ReadVehicles<FieldCatalogue> | undefined
-  whenRecovered(): Promise<unknown>
+  readonly readiness: { whenRecovered(): Promise<unknown> }
   /** `undefined`: nothing is taken any more. */
   say(events: readonly FactsEvent[]): object | Promise<object> | undefined
 }

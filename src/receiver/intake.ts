@@ -1,13 +1,13 @@
-import { backgroundTimer, elapsedMs, resolvedOr } from '../base/clock.ts'
+import { elapsedMs, resolvedOr } from '../base/clock.ts'
 import { FleethookError } from '../base/errors.ts'
-import { guardedLog } from '../base/log.ts'
-import { Core } from '../core/core.ts'
+import { guardedLog, type Log } from '../base/log.ts'
+import { Core, type CoreOptions } from '../core/core.ts'
 import { drain } from '../core/draining.ts'
 import type { RequestWork } from '../core/message.ts'
 import type { Lifecycle } from '../core/runner.ts'
 import type { Part } from '../core/part.ts'
 import type { Registry } from '../core/registry.ts'
-import { longestAskedMs, retryOptions } from '../core/retry.ts'
+import { retryOptions } from '../core/retry.ts'
 import type { FactsEvent, GapReason, TimerEvent } from '../events/event.ts'
 import type { FieldCatalogue } from '../events/fields.ts'
 import { GapReporting } from '../gaps/gaps.ts'
@@ -21,6 +21,7 @@ import {
   type Inbox,
   type InboxEvent,
   type InboxFactory,
+  type InboxHost,
   type InboxMessage,
   type OwedBranch,
   RefusedElsewhere,
@@ -33,6 +34,7 @@ import type { Window } from '../inbox/window.ts'
 import type { KeptVehicles } from '../parts/vehicles.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
 import type { LocalVehicles, Vehicles } from '../vehicles/vehicles.ts'
+import { Readiness } from './readiness.ts'
 import type { Following, FollowingHost } from './following.ts'
 import type { Settings } from './options.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -79,98 +81,73 @@ export interface ReceiverParts {
   readonly follows?: ((host: FollowingHost) => Following) | undefined
 }
 
-/** How long a gap found at `open` waits for the first request: before that a refill would come too early. */
-const startMs = 1_000
-
-/** The longest rest of a recovered message, where retries do not wait longer: a handler may have asked for it by `Retry`. */
-const leastRestMs = 60_000
-
 /**
  * Where a receiver puts messages: the inbox keeps them, and the core runs their handlers, unless the inbox hands them out elsewhere. What the
  * inbox refuses is a gap.
  */
 export class Intake {
+  readonly parts: ReceiverParts
   readonly ack: Ack
-  readonly durability: Durability
   readonly inbox: Inbox
+  readonly core: Core
   readonly gaps: GapReporting
   readonly operator: Operated & Pick<OperatorApi, 'vehicles'>
   /** The states of vehicles in this process, as messages change them and as operators see them. */
   readonly states: VehicleStates | undefined
-  readonly ownVehicles: LocalVehicles | undefined
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
-  readonly lifecycle: Lifecycle
-  readonly parts: ReceiverParts
-  isDraining = false
-  isReady = false
-  /** A drain has ended all work, and nothing is put any more. The inbox is closed after that. */
-  isClosed = false
-  /** Messages up to this id are of other processes, which may have handed them over to branches before their turns. */
-  othersUpTo = ''
-  notReadyHint: string | undefined
-  /** For what no request brings: messages that the inbox finds, and gaps. */
-  readonly #scope: RequestScope
-  readonly core: Core
-  /** `undefined`: every message that waits has its place. */
-  readonly window: Window<Waiting> | undefined
-  /** What is put is handed out in this process. */
-  readonly isHere: boolean
+  readonly readiness: Readiness
   /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
   timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
+  /** For what no request brings: messages that the inbox finds, and gaps. */
+  readonly scope: RequestScope
+  isDraining = false
+  /** A drain has ended all work, and nothing is put any more. The inbox is closed after that. */
+  isClosed = false
   #draining: Promise<DrainResult> | undefined
-  #opened: Promise<void> | undefined
-  #recovered: Promise<void> | undefined
-  /** When messages of an earlier process have their turns. `undefined`: at once. */
-  #turnsFrom: Promise<void> | undefined
-  #readiness: Promise<boolean> | undefined
-  /**
-   * What new requests wait for: that earlier messages have their places, a window that is about to be closed, and those requests that wait already,
-   * or were released and have not gone on yet.
-   */
-  #waitsFor = 1
-  #isRecovered = false
-  /** The newest message of earlier processes. */
-  #lastId = ''
-  /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
-  readonly #putBefore = new Set<string>()
-  /** The bindings of the last request: those of messages that are read from the inbox. */
-  #env: unknown
   #notListeningMs = (): number => 0
-  /** Messages get their places before the inbox has them. */
-  readonly #placesFirst: boolean
-  /** What a branch hears of the inbox of its receiver. */
-  readonly #following: Following | undefined
 
   constructor(parts: ReceiverParts, createInbox: InboxFactory = parts.settings.inbox, scope: RequestScope = noRequest) {
-    const { settings, registry, receipts, reports, vehicles } = parts
-    const { clock, limits, concurrency, timeoutMs } = settings
+    const { settings, receipts, reports, vehicles } = parts
+    const { clock } = settings
+    this.parts = parts
+    this.scope = scope
     // A log that throws must not stop the inbox between a write and its report.
     const log = guardedLog(settings.log)
-    const { inboxFailed } = reports
-    this.parts = parts
-    this.#scope = scope
-    const gaps = new GapReporting({
+    this.gaps = new GapReporting({
       clock,
       log,
       scope,
-      hasRoom: () => this.#isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
+      hasRoom: () => this.readiness.isRecovered && this.window?.isBehind !== true && !this.#takesNothing(),
       mayHandle: () => !this.lifecycle.startsNoMore,
       put: (events, from) => this.#storeOwn(events.map(receipts.own), from),
       stoodStill: () => this.#tellStates((states) => states.timers.stoodStill()),
       uncertain: (gap) => this.#tellStates((states) => states.noteGap(gap)),
       inBackground: (from, run) => this.#inBackground(from, run),
     })
-    this.gaps = gaps
-    this.#following = parts.follows?.(this)
-    const inbox = createInbox({
+    this.inbox = createInbox(this.#host(log))
+    const { vehiclesElsewhere: elsewhere } = this.inbox
+    this.states =
+      elsewhere === undefined ? vehicles?.in(this.inbox, clock, receipts.ids, reports.inboxFailed) : undefined
+    this.vehicles = vehicles?.whole(this, clock)
+    this.ack = chooseAck(settings.ack, this.durability)
+    this.core = new Core(this.#handling())
+    this.readiness = new Readiness(this, parts.follows?.(this))
+    this.operator = parts.operatedBy(this)
+  }
+
+  /** What the inbox sees of its receiver. */
+  #host(log: Log): InboxHost {
+    const { settings, registry, receipts, reports, vehicles, behind } = this.parts
+    const { clock, limits, ack, branch } = settings
+    return {
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
       clock,
       log,
-      ack: settings.ack,
+      ack,
       keepsVehicles: vehicles !== undefined,
-      givesWay: settings.branch !== undefined,
+      givesWay: branch !== undefined,
       files: () => [...settings.files],
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
@@ -180,56 +157,70 @@ export class Intake {
       inLanes: () => this.core.lanes.messages,
       openGaps: () => {
         // A crash must not lose counts of refused requests that no gap covers. While the inbox cannot be opened, each message tries that again.
-        if (this.#isRecovered) reports.refusals.flush()
-        return gaps.list()
+        if (this.readiness.isRecovered) reports.refusals.flush()
+        return this.gaps.list()
       },
-      owed: () => parts.behind.branches?.owed() ?? [],
+      owed: () => behind.branches?.owed() ?? [],
       operator: () => this.operator,
-    })
-    this.inbox = inbox
-    this.#placesFirst = (inbox.handsOut ?? 'here') === 'here'
-    this.isHere = this.#placesFirst || inbox.handsOut === 'stored'
-    this.durability = inbox.durability
-    const { vehiclesElsewhere: elsewhere } = inbox
-    this.states = elsewhere === undefined ? vehicles?.in(inbox, clock, receipts.ids, inboxFailed) : undefined
-    this.ownVehicles = this.states?.api(() => this.whenRecovered())
-    this.vehicles = vehicles?.whole(this, clock)
-    this.ack = chooseAck(settings.ack, this.durability)
-    const added = settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : []))
-    this.core = new Core({
+    }
+  }
+
+  /** What the core handles messages with. */
+  #handling(): CoreOptions {
+    const { settings, registry, receipts, reports } = this.parts
+    const { clock, concurrency, timeoutMs } = settings
+    return {
       clock,
       log: settings.log,
       concurrency,
       givesWay: settings.branch !== undefined,
       timeoutMs,
       retry: retryOptions(settings.retry, this.durability !== 'memory'),
-      inbox,
+      inbox: this.inbox,
       registry,
       vehicles: this.states,
-      parts: added,
+      parts: settings.parts.flatMap((part): readonly Part[] => ('create' in part ? [part.create()] : [])),
       read: receipts.reread,
       reports,
       died: (letter, request) => {
         const told = reports.noteDead(deadMessage(letter, receipts.reread), this.durability)
         // On a function, what goes on after the answer is frozen.
-        if (told !== undefined) request.alsoWaitFor(this.#during(() => resolvedOr(told, clock, settings.timeoutMs)))
+        if (told !== undefined) request.alsoWaitFor(this.during(() => resolvedOr(told, clock, timeoutMs)))
       },
-      missed: (lane, fromMs) => gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
+      missed: (lane, fromMs) => this.gaps.note({ vin: vinOf(lane), reason: 'deadline', fromMs, missed: 1 }),
       onCapacity: (request) => {
         this.window?.refill()
-        if (gaps.open.size > 0) gaps.emit(request)
+        if (this.gaps.open.size > 0) this.gaps.emit(request)
       },
-    })
-    this.lifecycle = this.core.lifecycle
-    if (this.ack !== 'handled')
-      this.window = inbox.window?.({
-        clock,
-        add: (page) => this.#addWaiting(page),
-        messages: () => (this.lifecycle.startsNoMore ? Infinity : this.core.lanes.messages),
-        holdBack: (until) => this.#holdBack(until),
-        failed: inboxFailed,
-      })
-    this.operator = parts.operatedBy(this)
+    }
+  }
+
+  get durability(): Durability {
+    return this.inbox.durability
+  }
+
+  get lifecycle(): Lifecycle {
+    return this.core.lifecycle
+  }
+
+  /** `undefined`: every message that waits has its place. */
+  get window(): Window<Waiting> | undefined {
+    return this.readiness.window
+  }
+
+  /** How this process reads the states. `undefined`: others keep them. */
+  get ownVehicles(): LocalVehicles | undefined {
+    return this.states?.api(() => this.readiness.whenRecovered())
+  }
+
+  /** Messages get their places before the inbox has them. */
+  get placesFirst(): boolean {
+    return (this.inbox.handsOut ?? 'here') === 'here'
+  }
+
+  /** What is put is handed out in this process. */
+  get isHere(): boolean {
+    return this.placesFirst || this.inbox.handsOut === 'stored'
   }
 
   /** What the inbox reports. */
@@ -237,7 +228,7 @@ export class Intake {
     const { core, gaps } = this
     const { reports } = this.parts
     if (event.type === 'failed') reports.inboxFailed(event.error)
-    else if (event.type === 'waiting') this.#addAdopted(event.messages)
+    else if (event.type === 'waiting') this.readiness.adopt(event.messages)
     else if (event.type === 'refused') core.refused(event.id, event.reason)
     else if (event.type === 'dropped') reports.counts.deadLettersDropped += event.deadLetters
     else if (event.type === 'gone') {
@@ -246,16 +237,17 @@ export class Intake {
       core.drop(({ id }) => gone.has(id), 'handedOver', reason)
     } else if (event.type === 'gap' || event.type === 'available') {
       if (event.type === 'gap') gaps.note(event.gap)
-      gaps.emit(this.#scope)
-    } else this.#following?.hear(event)
+      gaps.emit(this.scope)
+    } else this.readiness.following?.hear(event)
   }
 
   /**
    * Why load balancers should send messages elsewhere; `undefined`: here they are taken. From the call of `drain` on, another process is to get them,
    * although this one still takes some.
    */
-  readonly busy = (): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined =>
-    this.#draining === undefined ? this.inbox.refusing() : 'draining'
+  busy(): 'draining' | 'inbox_full' | 'inbox_unavailable' | undefined {
+    return this.#draining === undefined ? this.inbox.refusing() : 'draining'
+  }
 
   /** Keeps messages. The answer may leave at once, or when the promise resolves. With a refusal they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
@@ -301,13 +293,10 @@ export class Intake {
   /** Gives messages their places and puts them into the inbox. Throws or rejects with what the inbox says. */
   #store(messages: readonly InboxMessage[], from: RequestScope): RequestWork | Promise<RequestWork> {
     // When too many messages wait already, these wait in the inbox only.
-    const isPlaced = !this.#placesFirst || this.window?.takes(messages.at(-1)?.id ?? '') !== false
+    const isPlaced = !this.placesFirst || this.window?.takes(messages.at(-1)?.id ?? '') !== false
     const window = isPlaced ? undefined : this.window
-    if (window !== undefined) {
-      this.#env = from.env ?? this.#env
-      for (const { id } of messages) if (id <= this.#lastId) this.#putBefore.add(id)
-    }
-    const request = this.core.add(this.#placesFirst && window === undefined ? messages : [], from)
+    if (window !== undefined) this.readiness.expect(messages, from)
+    const request = this.core.add(this.placesFirst && window === undefined ? messages : [], from)
     const cancel = (error: unknown): never => {
       this.core.cancel(request)
       throw error
@@ -358,44 +347,12 @@ export class Intake {
 
   /** Keeps what the business says. Throws or rejects with what the inbox says when it is not kept. `undefined`: nothing is taken any more. */
   say(events: readonly FactsEvent[]): RequestWork | Promise<RequestWork> | undefined {
-    return this.#takesNothing() ? undefined : this.#store(events.map(this.parts.receipts.own), this.#ownScope)
+    return this.#takesNothing() ? undefined : this.#store(events.map(this.parts.receipts.own), this.readiness.scope)
   }
 
   /** Timers get their places behind the messages of their vehicles. Resolves to whether they are kept. */
-  readonly putTimers = async (timers: readonly TimerEvent[]): Promise<boolean> =>
-    (await this.#storeOwn(timers.map(this.parts.receipts.own), this.#ownScope)) !== undefined
-
-  /**
-   * Opens the inbox and goes on with the messages that an earlier process left: once, and before any new message. Resolves
-   * when the inbox is open. Rejects when it cannot be opened; the next call tries again.
-   */
-  open(options?: OpenOptions): Promise<void> {
-    return (this.#opened ??= this.#begin(options).catch((error: unknown) => {
-      this.#opened = undefined
-      this.#recovered = undefined
-      throw error
-    }))
-  }
-
-  /** One promise for all requests, so that they go on in the order in which they came, and none overtakes them. */
-  becomeReady(): Promise<boolean> {
-    this.#waitFor(1)
-    const fromMs = this.parts.settings.clock.now()
-    const shared = (this.#readiness ??= this.whenRecovered().then(
-      () => true,
-      (error: unknown) => {
-        this.#readiness = undefined
-        this.notReadyHint = this.#hintOf(error)
-        this.parts.reports.inboxFailed(error)
-        return false
-      },
-    ))
-    void shared.then((ready) => {
-      if (!ready) this.gaps.note({ reason: 'inbox_unavailable', fromMs, missed: 1 })
-      // By then every request that waited for the same promise has gone on.
-      queueMicrotask(() => this.#waitFor(-1))
-    })
-    return shared
+  async putTimers(timers: readonly TimerEvent[]): Promise<boolean> {
+    return (await this.#storeOwn(timers.map(this.parts.receipts.own), this.readiness.scope)) !== undefined
   }
 
   /** Takes no more messages once `takeUntil` resolves, ends all work, and closes the inbox. */
@@ -442,7 +399,7 @@ export class Intake {
     if (reason === 'body_too_large') this.gaps.soon(from)
     else if (!this.isHere) this.gaps.soon(from, refusingMs)
     // A full disk and slow handlers need different advice.
-    return { error: reason, hint: reason === 'inbox_unavailable' ? this.#hintOf(error) : hint }
+    return { error: reason, hint: reason === 'inbox_unavailable' ? this.hintOf(error) : hint }
   }
 
   #noteMissed(messages: readonly InboxMessage[], reason: GapReason): void {
@@ -459,7 +416,7 @@ export class Intake {
   }
 
   /** Where an inbox in this process has failed, the log says more than the answer may. */
-  #hintOf(error: unknown): string | undefined {
+  hintOf(error: unknown): string | undefined {
     return !this.isHere && error instanceof FleethookError ? error.message : undefined
   }
 
@@ -468,108 +425,9 @@ export class Intake {
     return this.isClosed || (this.lifecycle.startsNoMore && this.durability === 'memory')
   }
 
-  async #begin(options?: OpenOptions): Promise<void> {
-    const { receipts, reports, settings } = this.parts
-    const { lastId, gaps = [], owed = [], waiting, unapplied, gapsKnown } = await this.inbox.open(options)
-    const { handsOut, watchesTime, takesNone } = this.inbox
-    const { behind } = this.parts
-    const [forward] = this.parts.registry.ownRetries
-    if (settings.branch === undefined && forward !== undefined) reports.noteForward(forward.name)
-    if (lastId !== undefined) receipts.follow(lastId)
-    for (const gap of gaps) this.gaps.note(gap)
-    behind.opened = options ?? {}
-    this.#turnsFrom = behind.branches?.open(behind.opened, owed)
-    void this.#turnsFrom?.then(() => (this.#turnsFrom = undefined))
-    this.#recovered = this.#during(async () => {
-      try {
-        const states = handsOut === 'elsewhere' ? undefined : this.states
-        await states?.recover(unapplied, receipts.reread, lastId)
-        const startTimers = await states?.timers.find(
-          (timers) => (this.timersBy ?? this.putTimers)(timers),
-          takesNone !== undefined ? 'none' : watchesTime === false ? 'elsewhere' : 'own',
-        )
-        this.#lastId = lastId ?? ''
-        this.#noteOthers(this.#lastId)
-        this.#following?.begin()
-        if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
-        else await this.window.recover(waiting)
-        this.#following?.end()
-        if (gapsKnown === undefined) startTimers?.()
-        else void gapsKnown.then(() => this.lifecycle.startsNoMore || startTimers?.())
-      } catch (error) {
-        reports.inboxFailed(error)
-      }
-      this.#isRecovered = true
-      this.#waitFor(-1)
-      if (gaps.length === 0) this.gaps.start(this.#scope)
-      else backgroundTimer(settings.clock, startMs, () => this.gaps.start(this.#scope))
-    })
-    // A stall of a process that takes no messages is no gap: the others receive.
-    const watches = watchesTime !== false && takesNone === undefined && handsOut !== 'stored'
-    if (watches && !this.isDraining) this.gaps.watchForStalls()
-  }
-
   #tellStates(tell: (states: VehicleStates) => void): void {
     if (this.states !== undefined) tell(this.states)
     this.parts.behind.branches?.tellStates(tell)
-  }
-
-  /** Messages that wait in the inbox. Those up to `#lastId` are from an earlier process. */
-  #addWaiting(page: readonly Waiting[]): void {
-    this.parts.reports.noteRecovered(page.filter(({ id }) => id <= this.#lastId && !this.#putBefore.delete(id)))
-    const request = this.#add(page)
-    this.#following?.read(page, request)
-  }
-
-  /** Messages that another process received. */
-  #addAdopted(page: readonly Waiting[]): void {
-    const known = page.filter(({ id }) => this.window?.includes(id) !== false)
-    this.parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
-    for (const { id } of page) this.#noteOthers(id)
-    this.#add(known)
-  }
-
-  #noteOthers(id: string): void {
-    if (id > this.othersUpTo) this.othersUpTo = id
-  }
-
-  #add(page: readonly Waiting[]): RequestWork {
-    // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
-    const askedMs = this.parts.registry.ownRetries.length > 0 ? longestAskedMs : 0
-    const longestMs = Math.max(this.core.options.retry.maxMs, leastRestMs, askedMs)
-    const latest = this.parts.settings.clock.now() + longestMs
-    const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
-    const request = this.core.add(clamped, this.#ownScope)
-    if (this.#turnsFrom === undefined) this.core.start(request)
-    else void this.#turnsFrom.then(() => this.core.start(request))
-    return request
-  }
-
-  /** New requests wait until the promise resolves, and then go on in the order in which they came. */
-  #holdBack(until: Promise<void>): void {
-    if (!this.#isRecovered) return
-    this.#waitFor(1)
-    this.#readiness = until.then(() => {
-      this.#waitFor(-1)
-      this.gaps.emit(this.#scope)
-      return true
-    })
-  }
-
-  /** For what no request brought. */
-  get #ownScope(): RequestScope {
-    const { env = this.#env ?? this.#following?.env, context } = this.#scope
-    return { env, context }
-  }
-
-  #waitFor(more: 1 | -1): void {
-    this.#waitsFor += more
-    this.isReady = this.#waitsFor === 0
-  }
-
-  async whenRecovered(): Promise<void> {
-    await this.open()
-    await this.#recovered
   }
 
   async #drain(options: DrainOptions): Promise<DrainResult> {
@@ -577,7 +435,7 @@ export class Intake {
     const { takeUntil, notListeningMs = () => 0 } = options
     let refusesSinceMs = Infinity
     this.#notListeningMs = () => Math.max(elapsedMs(clock) - refusesSinceMs, notListeningMs())
-    this.gaps.start(this.#scope)
+    this.gaps.start(this.scope)
     const refuse = (): void => {
       if (this.isDraining) return
       refusesSinceMs = elapsedMs(clock)
@@ -597,7 +455,8 @@ export class Intake {
     return { ...result, left }
   }
 
-  async #during(run: () => Promise<void>): Promise<void> {
+  /** A drain waits for it. */
+  async during(run: () => Promise<void>): Promise<void> {
     this.lifecycle.enter()
     try {
       await run()
@@ -608,7 +467,7 @@ export class Intake {
 
   /** Work that no answer waits for. A drain waits for it, and a bound request is kept alive for it. */
   #inBackground({ context }: RequestScope, run: () => Promise<void>): void {
-    const done = this.#during(run)
+    const done = this.during(run)
     if (isBound(context)) context.waitUntil(done)
   }
 }

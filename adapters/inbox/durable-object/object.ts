@@ -112,7 +112,8 @@ class Shard {
 
   async put(messages: readonly InboxMessage[]): Promise<Refusal | undefined> {
     this.#clock.wake()
-    if (!this.#intake.isReady && !(await this.#intake.becomeReady())) return { error: 'inbox_unavailable' }
+    if (!this.#intake.readiness.isReady && !(await this.#intake.readiness.becomeReady()))
+      return { error: 'inbox_unavailable' }
     return this.#intake.put(
       messages.map((message) => this.#parts.receipts.arrived(message)),
       this.#scope,
@@ -126,7 +127,7 @@ class Shard {
   }
 
   async list({ what, which }: ArchiveQuestion): Promise<readonly ListedMessage[]> {
-    await this.#intake.open()
+    await this.#intake.readiness.open()
     return this.#inbox.archive.list(what, which)
   }
 
@@ -166,7 +167,7 @@ class Shard {
   }
 
   async failing(_: undefined): Promise<Failing> {
-    await this.#intake.open()
+    await this.#intake.readiness.open()
     return this.#intake.operator.failing()
   }
 
@@ -211,11 +212,11 @@ class Shard {
     try {
       clock.wake()
       // Rejects when the inbox cannot be opened. The platform then tries the alarm again.
-      await this.#intake.open()
+      await this.#intake.readiness.open()
       // When the object ends during this alarm, the platform tries the same one again after 2, 4, 8 seconds and so on. Another one is not delayed.
       if (inbox.usage().messages > 0) this.#setAlarm(clock.now() + lookAfterMs)
       // Also when it has read the timers of vehicles.
-      if (this.#parts.vehicles !== undefined) await this.#intake.becomeReady()
+      if (this.#parts.vehicles !== undefined) await this.#intake.readiness.becomeReady()
       if (await this.#isQuiet()) restsUntil = clock.sleep()
       inbox.sweep(clock.now())
       forgetAtMs = await this.#forgetSilent()
