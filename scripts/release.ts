@@ -4,6 +4,7 @@ import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, writeFil
 import { runtimePath } from './runtimes.ts'
 
 const commands: Readonly<Record<string, readonly [does: string, run: () => void]>> = {
+  owner: ['writes the owner of the repository wherever it is named, and commits: `-- owner <name>`', nameOwner],
   note: ['asks what users notice of a change, and writes it to .changeset', (): void => run('changeset', 'add')],
   version: ['makes the next version of all notes: versions, changelog, commit and tag', version],
   notes: ['prints the changelog of the newest version', (): void => console.log(newestNotes())],
@@ -11,8 +12,35 @@ const commands: Readonly<Record<string, readonly [does: string, run: () => void]
   publish: ['publishes what was packed to npm, JSR and GitHub; only the workflow may', publish],
 }
 
+function nameOwner(): void {
+  run('node', 'scripts/owner.ts', process.argv[3] ?? '')
+  run('git', 'commit', '--quiet', '--all', '--message', `chore: name the owner ${process.argv[3] ?? ''}`)
+}
+
+/** A registry would show links that lead nowhere, and npm refuses provenance for another repository than this one. */
+function checkOwner(): void {
+  if (!/github\.com\/OWNER\//.test(readFileSync('package.json', 'utf8'))) return
+  console.error('error: package.json names no owner yet. Run: npm run release -- owner <the name on GitHub>')
+  process.exit(2)
+}
+
+/** The newest version of a changelog, with what breaks in front: the notes that begin with "**Breaking:**". */
+function breakingFirst(changelog: string): string {
+  const [before = '', title = '', notes = '', rest = ''] = changelog.split(/^(## .*\n)([^]*?)(?=^## |(?![^]))/m)
+  const all = notes.split(/^(?=- |### )/m)
+  const breaking = all.filter((note) => /^- (?:\w{7}: )?\*\*Breaking:\*\*/.test(note))
+  if (breaking.length === 0) return changelog
+  const others = all.filter((note) => !breaking.includes(note))
+  const list = breaking
+    .map((note) => `${note.replace(/\*\*Breaking:\*\* (.)/, (_, first: string) => first.toUpperCase()).trimEnd()}\n`)
+    .join('')
+  return `${before}${title}\n### Breaking Changes\n\n${list}${others.join('')}${rest}`
+}
+
 function version(): void {
+  checkOwner()
   run('changeset', 'version')
+  writeFileSync('CHANGELOG.md', breakingFirst(readFileSync('CHANGELOG.md', 'utf8')))
   const { version: next }: { version: string } = JSON.parse(readFileSync('package.json', 'utf8'))
   const jsr = readFileSync('jsr.json', 'utf8')
   writeFileSync('jsr.json', jsr.replace(/("version": ")[^"]+/, `$1${next}`))
@@ -47,15 +75,40 @@ function pack(): void {
   run('tar', '-czf', 'release/node_modules.tar.gz', 'node_modules')
 }
 
-/** Runs with a token that can publish, so it installs nothing and builds nothing. */
+/** Runs with a token that can publish, so it installs nothing and builds nothing. A second run goes on where the first one failed. */
 function publish(): void {
-  const packed = readdirSync('release').find((name) => name.endsWith('.tgz')) ?? ''
-  run('npm', 'publish', `./release/${packed}`, '--ignore-scripts', '--access', 'public', '--provenance')
+  checkOwner()
+  const { name, version: of }: { name: string; version: string } = JSON.parse(readFileSync('package.json', 'utf8'))
+  const packed = readdirSync('release').find((file) => file.endsWith('.tgz')) ?? ''
+  if (!succeeds('npm', 'view', `${name}@${of}`, 'version'))
+    run('npm', 'publish', `./release/${packed}`, '--ignore-scripts', '--access', 'public', '--provenance')
+  const tag = `v${of}`
+  if (!succeeds('gh', 'release', 'view', tag))
+    run(
+      'gh',
+      'release',
+      'create',
+      tag,
+      '--verify-tag',
+      '--title',
+      tag,
+      '--notes',
+      newestNotes(),
+      'release/sbom.cdx.json',
+    )
+  // Last, because JSR is the registry that an owner may not have set up. It leaves out a version that it has.
   run('tar', '-xzf', 'release/node_modules.tar.gz')
   chmodSync('release/deno', 0o755)
   run('release/deno', 'publish', '--allow-dirty')
-  const tag = process.env['GITHUB_REF_NAME'] ?? ''
-  run('gh', 'release', 'create', tag, '--verify-tag', '--title', tag, '--notes', newestNotes(), 'release/sbom.cdx.json')
+}
+
+/** Whether a program ends well. `npm view` prints nothing for a version that is not there, and succeeds. */
+function succeeds(program: string, ...args: readonly string[]): boolean {
+  try {
+    return execFileSync(program, args, { stdio: 'pipe', shell: process.platform === 'win32' }).length > 0
+  } catch {
+    return false
+  }
 }
 
 function run(program: string, ...args: readonly string[]): void {
