@@ -179,15 +179,7 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
     await restarted
     const seconds = (performance.now() - startedMs) / 1_000
     const handled = handledBefore + (await figuresOf(receiver)).handled
-    const sorted = ackMs.map((half) => half.toSorted((a, b) => a - b))
-    const percentile = (part: number): string =>
-      sorted.map((half) => (half[Math.floor(half.length * part)] ?? 0).toFixed(2)).join(', ')
-    const figures = {
-      ackP50Ms: percentile(0.5),
-      ackP99Ms: percentile(0.99),
-      handledRate: Math.round(handled / seconds),
-      refused,
-    }
+    const figures = { ...percentilesOf(ackMs), handledRate: Math.round(handled / seconds), refused }
     if (!isBehind) return figures
     const sinceMs = performance.now()
     for (let waits = await figuresOf(receiver); waits.behind + waits.pending > 0; waits = await figuresOf(receiver)) {
@@ -204,6 +196,14 @@ export async function run(load: Load, isBehind: boolean, say: (line: string) => 
     for (const child of [receiver, behind]) if (child !== undefined) await kill(child)
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Of the first half, and of the second. */
+function percentilesOf(ackMs: readonly (readonly number[])[]): Pick<Run, 'ackP50Ms' | 'ackP99Ms'> {
+  const sorted = ackMs.map((half) => half.toSorted((a, b) => a - b))
+  const percentile = (part: number): string =>
+    sorted.map((half) => (half[Math.floor(half.length * part)] ?? 0).toFixed(2)).join(', ')
+  return { ackP50Ms: percentile(0.5), ackP99Ms: percentile(0.99) }
 }
 
 /** Compares what was acknowledged with what arrived, in the order of the first arrivals of each vehicle. */

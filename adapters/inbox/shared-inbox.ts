@@ -275,25 +275,31 @@ function askedAfter(
   { deadLetters, messages, replay, replaySome }: Asked,
   failing: Asked['failing'],
 ): Asked {
-  async function* listed<Found>(list: () => AsyncIterable<Found>): AsyncGenerator<Found> {
-    await ready()
-    yield* list()
-  }
   return {
-    deadLetters: {
-      list: (which) => listed(() => deadLetters.list(which)),
-      get: (id) => ready().then(() => deadLetters.get(id)),
-      replay: (which, from) => ready().then(() => deadLetters.replay(which, from)),
-      discard: (which) => ready().then(() => deadLetters.discard(which)),
-    },
+    deadLetters: lettersAfter(ready, deadLetters),
     messages: {
-      list: (which) => listed(() => messages.list(which)),
+      list: (which) => listedAfter(ready, () => messages.list(which)),
       get: (id) => ready().then(() => messages.get(id)),
     },
     replay: (which, from) => ready().then(() => replay(which, from)),
     replaySome: replaySome && ((which) => ready().then(() => replaySome(which))),
     failing: failing && (() => ready().then(failing)),
   }
+}
+
+const lettersAfter = (ready: () => Promise<unknown>, letters: Asked['deadLetters']): Asked['deadLetters'] => ({
+  list: (which) => listedAfter(ready, () => letters.list(which)),
+  get: (id) => ready().then(() => letters.get(id)),
+  replay: (which, from) => ready().then(() => letters.replay(which, from)),
+  discard: (which) => ready().then(() => letters.discard(which)),
+})
+
+async function* listedAfter<Found>(
+  ready: () => Promise<unknown>,
+  list: () => AsyncIterable<Found>,
+): AsyncGenerator<Found> {
+  await ready()
+  yield* list()
 }
 
 async function notKnown(): Promise<never> {

@@ -9,7 +9,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
   lines: [
     ['adapters/inbox/durable-object/object-inbox.ts#createObjectInbox', 257],
     ['adapters/inbox/durable-object/vehicles.ts#createObjectVehicles', 77],
-    ['bench/branches.ts#run', 82],
     ['test/conformance/readers-conformance.ts#readersConformance', 140],
     ['test/conformance/relay-conformance.ts#relayConformance', 169],
     ['test/conformance/vehicles-conformance.ts#vehiclesConformance', 152],
@@ -32,7 +31,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
   ],
   functions: [
     ['adapters/inbox/durable-object/object-inbox.ts#createObjectInbox', 39],
-    ['adapters/inbox/shared-inbox.ts#askedAfter', 18],
     ['test/client/programs/journey.ts#sandboxJourney', 44],
     ['test/conformance/readers-conformance.ts#readersConformance', 23],
     ['test/conformance/relay-conformance.ts#relayConformance', 45],
@@ -59,7 +57,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
     ['test/workers/alarm.test.ts#an alarm sets the next one before its handlers run, so that ', 17],
   ],
   fields: [
-    ['adapters/inbox/kafka/reader.ts#Reader', 23],
     ['adapters/inbox/postgres/endings.ts#Endings', 17],
     ['adapters/inbox/postgres/reader.ts#Reader', 16],
     ['adapters/inbox/postgres/system.ts#PostgresSystem', 17],

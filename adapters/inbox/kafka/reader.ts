@@ -15,11 +15,12 @@ import type {
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { codesOf, type Connector, outageError } from './client.ts'
 import type { DeadTopic } from './dead-topic.ts'
+import { Fetching } from './fetching.ts'
 import { inherited, type Mark, readMark, writeMark } from './ends.ts'
 import { Membership, type Offset } from './membership.ts'
 import type { KafkaSettings } from './options.ts'
 import { fromRecord } from './records.ts'
-import { earliest, type Fetched, latest, type PlacedRecord, TopicReader } from './topic-reader.ts'
+import { type Fetched, type PlacedRecord, TopicReader } from './topic-reader.ts'
 
 interface ReaderOptions {
   readonly connector: Connector
@@ -74,6 +75,11 @@ interface Partition extends PartitionOf<Unsettled> {
   stuck: number
 }
 
+interface Assignment {
+  readonly number: number
+  readonly partitions: readonly number[]
+}
+
 /** The number of settled records that are read again when a partition is assigned, to find records that the log has twice. */
 const readBefore = 500
 
@@ -112,39 +118,39 @@ export class Reader extends SharedReader<Unsettled> {
   readonly #log: Log
   readonly #membership: Membership
   readonly #ids = new DeliveryIds()
-  /** The highest record of each receiver that made ids, over assignments too: a later record that is not higher is in the log twice. */
-  readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
-  readonly #fetching = new Set<number>()
-  #topic: TopicReader
+  readonly #repeats = new Repeats()
+  readonly #fetching: Fetching<Partition>
+  readonly #commits: Turns = new Turns(() => resolvedOr(this.#commitNow(), this.clock, mostCommitMs))
   /** Names this process in what it commits. */
   readonly #owner = randomUUID().slice(0, 8)
   /** Before a rebalance, only messages below a message that was handed out may start, and after the last commit none. */
   #startable: 'all' | 'below' | 'none' = 'all'
   #isPaused = false
-  #needsLeaders = false
-  /** A partition has no leader. The others are still read. */
-  #isLeaderless = false
-  #isWanted = false
-  #isPlanning = false
-  #assignment = 0
-  /** The partitions of the last assignment, even if their positions are not known yet. */
-  #assignedPartitions: readonly number[] = []
+  /** The last assignment, with its partitions, even if their positions are not known yet. */
+  #assignment: Assignment = { number: 0, partitions: [] }
   /** The number of times in a row that the watchdog could not read the ends of partitions. */
   #failedLooks = 0
   /** How far the oldest message is on its way to be deleted, as it was logged last. */
   #nearDeletion: 'no' | 'half' | 'soon' = 'no'
   #failedCommits = 0
-  #committing: Promise<void> = Promise.resolve()
-  #nextCommit: Promise<void> | undefined
   #timers: Timer[] = []
-  #repeated = 0
 
   constructor(options: ReaderOptions) {
     super(options)
     const { connector, settings, inbox } = options
     this.#options = options
     this.#log = inbox.log
-    this.#topic = new TopicReader(connector, settings.topic)
+    this.#fetching = new Fetching({
+      open: () => new TopicReader(connector, settings.topic),
+      isClosed: () => this.isClosed,
+      mayRead: () => this.#mayRead(),
+      parts: () => this.parts.values(),
+      mayFetch: (part) => !isFarAhead(part),
+      take: (fetched) => this.#take(fetched),
+      pause: () => this.#pause(),
+      failed: (what, error) => this.failed(what, error),
+      leaderless: () => this.#sayLeaderless(),
+    })
     this.#membership = new Membership({
       connector,
       settings,
@@ -159,8 +165,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.#membership.start()
     this.#every(commitMs, async () => {
       await this.#commit()
-      if (this.#isLeaderless) this.#needsLeaders = true
-      this.#fetchAll()
+      this.#fetching.again()
     })
     this.#every(lookMs, () => this.#look())
   }
@@ -200,7 +205,7 @@ export class Reader extends SharedReader<Unsettled> {
     const lag: Record<string, number> = {}
     for (const part of this.parts.values())
       lag[part.partition] = Math.max(0, Math.max(part.end, part.next) - lowOf(part))
-    return { lag, repeated: this.#repeated }
+    return { lag, repeated: this.#repeats.count }
   }
 
   protected async settleDown(withinMs: number): Promise<void> {
@@ -210,7 +215,7 @@ export class Reader extends SharedReader<Unsettled> {
   protected async leave(): Promise<void> {
     for (const timer of this.#timers) timer.cancel()
     await resolvedOr(this.#commit(), this.clock, lastCommitMs)
-    await Promise.all([this.#membership.leave(), this.#topic.close()])
+    await Promise.all([this.#membership.leave(), this.#fetching.close()])
   }
 
   #every(ms: number, run: () => Promise<void>): void {
@@ -241,7 +246,7 @@ export class Reader extends SharedReader<Unsettled> {
   protected override forget(found: Unsettled): void {
     super.forget(found)
     found.part.ends.delete(found.offset)
-    if (this.#isPaused) this.#fetchAll()
+    if (this.#isPaused) this.#fetching.all()
   }
 
   /** Called before each join: other processes wait for this one. */
@@ -251,7 +256,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Waits for running handlers, then commits. Until the next assignment nothing starts: others may be the owners. */
   async #settledDown(withinMs: number): Promise<void> {
-    const assignment = this.#assignment
+    const before = this.#assignment
     if (this.#startable === 'all') this.#startable = 'below'
     const untilMs = elapsedMs(this.clock) + withinMs
     for (let quiet = 0; quiet < 2 && elapsedMs(this.clock) < untilMs;) {
@@ -260,54 +265,47 @@ export class Reader extends SharedReader<Unsettled> {
       if (quiet < 2) await pause(this.clock, pollMs)
     }
     // An assignment that came during the wait decides by itself. But in a stop, nothing starts after the last commit.
-    if (assignment === this.#assignment || this.isFinishing) this.#startable = 'none'
+    if (before === this.#assignment || this.isFinishing) this.#startable = 'none'
     await this.#commit()
   }
 
   #assigned(partitions: readonly number[], isContinued: boolean): void {
-    this.#assignment += 1
-    this.#assignedPartitions = partitions
+    this.#assignment = { number: this.#assignment.number + 1, partitions }
     const own = new Set(partitions)
     const gone = [...this.parts.keys()].filter((partition) => !isContinued || !own.has(partition))
     this.#options.inbox.on({ type: 'gone', ids: this.drop(gone) })
     this.#startable = this.isFinishing ? 'below' : 'all'
     const added = partitions.filter((partition) => !this.parts.has(partition))
     this.change()
-    this.#fetchAll()
+    this.#fetching.all()
     if (this.parts.size > 0) void this.#commit()
     if (added.length > 0) void this.#begin(added, this.#assignment)
   }
 
   /** Starts to read these partitions at the positions that their last owner committed. */
-  async #begin(partitions: readonly number[], assignment: number): Promise<void> {
+  async #begin(partitions: readonly number[], assignment: Assignment): Promise<void> {
     const isCurrent = (): boolean => assignment === this.#assignment && !this.isClosed
     let left = partitions
     for (let isFresh = false; left.length > 0 && isCurrent(); isFresh = true) {
       if (isFresh) await this.#pause()
       try {
-        const led = await this.#ledOf(left, isFresh)
+        const led = await this.#fetching.ledOf(left, isFresh)
         const [committed, first, end] = await Promise.all([
           this.#membership.committed(led),
-          this.#topic.offsets(led, earliest),
-          this.#topic.offsets(led, latest),
+          this.#fetching.firstOf(led),
+          this.#fetching.endsOf(led),
         ])
         if (!isCurrent()) return
         for (const partition of led)
           this.#enter(partition, committed.get(partition), first.get(partition) ?? 0, end.get(partition) ?? 0)
         left = left.filter((partition) => !led.includes(partition))
         if (left.length > 0) this.#sayLeaderless()
-        this.#fetchAll()
+        this.#fetching.all()
         void this.#commit()
       } catch (error) {
         this.failed('positions could not be read', error)
       }
     }
-  }
-
-  /** The partitions that have a leader. When one has none, the client lists the offsets of no partition at all. */
-  async #ledOf(partitions: readonly number[], isFresh: boolean): Promise<readonly number[]> {
-    const leaders = await this.#topic.leaders(isFresh)
-    return partitions.filter((partition) => (leaders[partition] ?? -1) >= 0)
   }
 
   #enter(partition: number, committed: Offset | undefined, first: number, end: number): void {
@@ -345,69 +343,16 @@ export class Reader extends SharedReader<Unsettled> {
     return pause(this.clock, pauseMs)
   }
 
-  /** Fetches from every broker that leads partitions of this process and has no fetch in flight. */
-  #fetchAll(): void {
-    this.#isWanted = true
-    if (!this.#isPlanning) void this.#plan()
-  }
-
-  async #plan(): Promise<void> {
-    this.#isPlanning = true
-    const topic = this.#topic
-    while (this.#isWanted && !this.isClosed && topic === this.#topic) {
-      this.#isWanted = false
-      try {
-        await this.#fetchEach()
-      } catch (error) {
-        this.failed('the leaders of partitions could not be found', error)
-        this.#needsLeaders = true
-        await this.#pause()
-        this.#isWanted = true
-      }
-    }
-    // The watchdog has opened the reader again, and started another loop.
-    if (topic === this.#topic) this.#isPlanning = false
-  }
-
-  async #fetchEach(): Promise<void> {
-    if (this.isClosed || this.isStopped || this.#startable !== 'all' || this.parts.size === 0) return
+  /** Not while too many messages wait here. */
+  #mayRead(): boolean {
+    if (this.isClosed || this.isStopped || this.#startable !== 'all' || this.parts.size === 0) return false
     const isHalf = this.byId.size > this.mostMessages / 2 || this.bytes > this.mostBytes / 2
     this.#isPaused = this.isFull || (this.#isPaused && isHalf)
-    if (this.#isPaused) return
-    const needed = this.#needsLeaders
-    this.#needsLeaders = false
-    const leaders = await this.#topic.leaders(needed)
-    const byLeader = Map.groupBy(this.parts.values(), ({ partition }) => Math.max(-1, leaders[partition] ?? -1))
-    this.#isLeaderless = byLeader.delete(-1)
-    for (const [leader, led] of byLeader) {
-      const parts = this.#fetching.has(leader) ? [] : led.filter((part) => !isFarAhead(part))
-      if (parts.length > 0) void this.#fetchFrom(leader, parts)
-    }
-    if (this.#isLeaderless) this.#sayLeaderless()
+    return !this.#isPaused
   }
 
   #sayLeaderless(): void {
     this.say.warn('the leaders of partitions could not be found', { reason: 'LEADER_NOT_AVAILABLE' })
-  }
-
-  async #fetchFrom(leader: number, parts: readonly Partition[]): Promise<void> {
-    this.#fetching.add(leader)
-    const topic = this.#topic
-    try {
-      const fetched = await topic.fetch(
-        leader,
-        parts.map(({ partition, next, epoch }) => ({ partition, offset: next, epoch })),
-      )
-      for (const one of fetched) await this.#take(one)
-    } catch (error) {
-      if (!this.isClosed) this.failed('messages could not be read', error)
-      this.#needsLeaders = true
-      await this.#pause()
-    }
-    // The watchdog has opened the reader again, which may already fetch from this leader.
-    if (topic !== this.#topic) return
-    this.#fetching.delete(leader)
-    this.#fetchAll()
   }
 
   async #take({ partition, offset, next, epoch, cutAt, records, error }: Fetched): Promise<void> {
@@ -448,38 +393,17 @@ export class Reader extends SharedReader<Unsettled> {
     const { message, replayed, replay } = incoming
     const { id, lane, kind } = message
     part.lastReceivedAt = message.receivedAt
-    if (!replayed && this.#isRepeated(partition, id, offset)) {
-      this.#repeated += 1
-      return undefined
-    }
+    if (!replayed && this.#repeats.has(partition, id, offset)) return undefined
     if (offset < part.floor) return undefined
     // A replayed copy can come before its original is settled.
     if (this.byId.get(id) !== undefined) {
-      this.#repeated += 1
+      this.#repeats.count += 1
       return undefined
     }
     const ends = part.ends.get(offset) ?? (offset < part.suspectsUpTo ? 1 : 0)
     const unsettled: Unsettled = { message, part, offset, replayed, replay, deliveries: ends }
     this.add(unsettled)
     return { id, lane, kind, crashes: ends, redelivered: offset < part.inherited }
-  }
-
-  #isRepeated(partition: number, id: string, offset: number): boolean {
-    const maker = makerOf(id)
-    let seen = this.#seen.get(partition)
-    if (seen === undefined) {
-      seen = new Map()
-      this.#seen.set(partition, seen)
-    }
-    const last = seen.get(maker)
-    if (last !== undefined && id <= last.id) return offset > last.offset
-    if (last === undefined && seen.size >= mostMakers)
-      for (const oldest of seen.keys()) {
-        seen.delete(oldest)
-        break
-      }
-    seen.set(maker, { id, offset })
-    return false
   }
 
   /** A record that fleethook did not write must not block its partition: it becomes a dead letter that an operator can look at. */
@@ -521,10 +445,7 @@ export class Reader extends SharedReader<Unsettled> {
   /** The next offset is not in the log: retention deleted messages, or the brokers lost the end of the log. */
   async #reposition(part: Partition): Promise<void> {
     const { partition, next } = part
-    const [first, last] = await Promise.all([
-      this.#topic.offsets([partition], earliest),
-      this.#topic.offsets([partition], latest),
-    ])
+    const [first, last] = await Promise.all([this.#fetching.firstOf([partition]), this.#fetching.endsOf([partition])])
     const low = first.get(partition) ?? 0
     const high = last.get(partition) ?? 0
     if (this.parts.get(partition) !== part || part.next !== next) return
@@ -580,11 +501,7 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** One commit at a time: a later one must not arrive before an earlier one. All that wait for one share the next. */
   #commit(): Promise<void> {
-    return (this.#nextCommit ??= this.#committing =
-      this.#committing.then(() => {
-        this.#nextCommit = undefined
-        return resolvedOr(this.#commitNow(), this.clock, mostCommitMs)
-      }))
+    return this.#commits.ask()
   }
 
   async #commitNow(): Promise<void> {
@@ -638,7 +555,7 @@ export class Reader extends SharedReader<Unsettled> {
     this.#warnOfRetention()
     const found: { ends?: ReadonlyMap<number, number> } = {}
     const ask = async (): Promise<void> => {
-      found.ends = await this.#topic.offsets(await this.#ledOf(this.#assignedPartitions, false), latest)
+      found.ends = await this.#fetching.endsOf(await this.#fetching.ledOf(this.#assignment.partitions, false))
     }
     // A client that never answers must not stop the watchdog.
     await resolvedOr(ask(), this.clock, lookMs)
@@ -659,18 +576,13 @@ export class Reader extends SharedReader<Unsettled> {
     // What to do: If this repeats while the brokers run, report it with their log.
     this.#log.warn('partitions are not read: the reader is opened again', { looks: Math.max(worst, this.#failedLooks) })
     this.#failedLooks = 0
-    const old = this.#topic
-    this.#topic = new TopicReader(this.#options.connector, this.#options.settings.topic)
-    void old.close()
-    this.#fetching.clear()
-    this.#isPlanning = false
+    this.#fetching.reopen()
     if (worst >= 4) {
       // Others get the partitions at once.
       await this.#quiesce()
       this.#membership.restart()
     }
-    this.#needsLeaders = true
-    this.#fetchAll()
+    this.#fetching.afresh()
   }
 
   /** A message that waits for longer than the topic keeps it is lost. */
@@ -688,6 +600,55 @@ export class Reader extends SharedReader<Unsettled> {
     if (near === 'soon')
       // What to do: Raise `retention.ms` now. Then fix the handler, or add handling processes.
       this.#log.error('the topic deletes the oldest message soon, and it is not handled yet', details)
+  }
+}
+
+/** Finds records that the log has twice. */
+class Repeats {
+  /** How many were dropped. */
+  count = 0
+  /** The highest record of each receiver that made ids, over assignments too: a later record that is not higher is in the log twice. */
+  readonly #seen = new Map<number, Map<string, { readonly id: string; readonly offset: number }>>()
+
+  /** Whether the log has this record earlier, too. */
+  has(partition: number, id: string, offset: number): boolean {
+    const maker = makerOf(id)
+    let seen = this.#seen.get(partition)
+    if (seen === undefined) {
+      seen = new Map()
+      this.#seen.set(partition, seen)
+    }
+    const last = seen.get(maker)
+    if (last !== undefined && id <= last.id) {
+      if (offset > last.offset) this.count += 1
+      return offset > last.offset
+    }
+    if (last === undefined && seen.size >= mostMakers)
+      for (const oldest of seen.keys()) {
+        seen.delete(oldest)
+        break
+      }
+    seen.set(maker, { id, offset })
+    return false
+  }
+}
+
+/** One call at a time: a later one must not arrive before an earlier one. All that wait for one share the next. */
+class Turns {
+  readonly #run: () => Promise<void>
+  #running: Promise<void> = Promise.resolve()
+  #next: Promise<void> | undefined
+
+  constructor(run: () => Promise<void>) {
+    this.#run = run
+  }
+
+  ask(): Promise<void> {
+    return (this.#next ??= this.#running =
+      this.#running.then(() => {
+        this.#next = undefined
+        return this.#run()
+      }))
   }
 }
 
