@@ -27,7 +27,6 @@ import type { InboxFactory, InboxMessage } from './inbox/inbox.ts'
 import type { AddedBy, Handling, KeepsVehicles, Receiver, Source, Webhook } from './receiver/interface.ts'
 import { isEdge } from './vehicles/edge.ts'
 import type { BatchOptions } from './core/handler.ts'
-import type { MissingField } from './observe/stats.ts'
 import { Reports } from './reports/reports.ts'
 import { createNormalizer } from './wire/normalizer.ts'
 
@@ -85,16 +84,23 @@ export function assemble<Bindings extends object, Fields extends FieldCatalogue,
   const settings = inbox.clock === undefined ? given : { ...given, clock: inbox.clock(given.clock) }
   const { clock, limits, parts } = settings
   const reports = new Reports(settings)
-  const { drift, clocksBehind, noteState: note } = reports
+  const { drift, clocksBehind } = reports
   const receipts = new Receipts({
     normalizer: createNormalizer({ ...settings, onDrift: (field, seen) => drift.note(field, seen, 'undecoded') }),
     clock,
     mostMessages: limits.pendingMessages,
-    onClockBehind: reports.noteClockBehind,
+    onClockBehind: (behindMs) => reports.noteClockBehind(behindMs),
     ids,
   })
-  const fieldsMissing = (missing: readonly MissingField[]): void => void (reports.fieldsMissing = missing)
-  const vehicles = parts.find((part) => 'keep' in part)?.keep({ ...settings, note, clocksBehind, drift, fieldsMissing })
+  const vehicles = parts
+    .find((part) => 'keep' in part)
+    ?.keep({
+      ...settings,
+      note: (line, details, vin) => reports.noteState(line, details, vin),
+      clocksBehind,
+      drift,
+      fieldsMissing: (missing) => void (reports.fieldsMissing = missing),
+    })
   const registry = new Registry(settings.fields, vehicles, settings.branch)
   const behind: Behind = { byName: new Map(), branches: undefined, opened: undefined }
   const intake = new Intake({ settings, registry, receipts, reports, vehicles, behind, operatedBy, follows })

@@ -128,13 +128,15 @@ export class Reports {
   }
 
   /** Something about the newest state of a vehicle. */
-  readonly noteState = (line: string, details: Record<string, unknown>, vin?: string): void =>
+  noteState(line: string, details: Record<string, unknown>, vin?: string): void {
     this.#say.warn(line, { vehicle: shownVehicle(vin), ...details }, details['reason'] ?? line)
+  }
 
   /** The clock is behind the newest message by this much. */
-  readonly noteClockBehind = (behindMs: number): void =>
+  noteClockBehind(behindMs: number): void {
     // What to do: The machine's clock was set back by `behindMs`, or was wrong before. Check its time service.
     this.#say.warn('the clock is behind the newest message: messages count as received right after it', { behindMs })
+  }
 
   noteSlowReader(): void {
     // What to do: Nothing to do for the receiver. A page of the inspector or `fleethook tail` read too slowly, and connects again by itself.
