@@ -132,8 +132,8 @@ export class Certificate {
     if (leftMs > (isStart ? warnMs : Math.min(warnMs, end.livesMs / 3))) return
     this.#warnedMs = nowMs
     const when = new Date(end.ms).toISOString().slice(0, 16).replace('T', ' ')
-    // What to do about `the certificate expires at`, `the certificate expired at`: Renew it: with `verify`, the service posts nothing afterward. Of a
-    // proxy, only `fleethook doctor --url` says it.
+    // What to do about `the certificate expires at`, `the certificate expired at`: Renew it: with `verify`, the service posts nothing afterward. Only
+    // `fleethook doctor --url` sees the certificate of a proxy.
     if (leftMs <= 0)
       console.error(
         `fleethook: the certificate expired at ${when} UTC. The service posts nothing to a server whose certificate it checks and finds expired.`,

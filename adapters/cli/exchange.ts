@@ -63,7 +63,7 @@ export function codeOf(error: unknown): string {
   return error instanceof Error ? error.name : typeof error
 }
 
-/** A text as JSON. `undefined`: it is none. */
+/** A text as JSON. `undefined`: not JSON. */
 export function parsed(text: string): unknown {
   try {
     return JSON.parse(text)

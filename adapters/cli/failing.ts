@@ -32,7 +32,7 @@ export const failingForm: z.ZodMiniType<ShownFailing> = z.object({
 export function defineFailing(command: Command): void {
   command.description(
     'Shows what fails now: messages that wait because a handler failed for them, by handler, with its last error. They are tried again, and ' +
-      'messages that fail for good become dead letters. Of the receiver and all of its branches; with postgresInbox, of all processes. ' +
+      'messages that fail for good become dead letters. This includes all branches and, with postgresInbox, all processes. ' +
       'The exit status is 1 when something fails.',
   )
   operates<[], object>(command, async ({ operator, print }) => {

@@ -8,7 +8,7 @@ const dayFirst =
 const asctime = /^[a-z]{3} (?<month>[a-z]{3}) +(?<day>\d{1,2}) (?<time>\d\d:\d\d:\d\d) (?<year>\d{4})$/i
 
 /**
- * A date of HTTP in any of its three forms, in milliseconds since the epoch. `undefined`: it is none. All of them are GMT, also the one without a
+ * A date of HTTP in any of its three forms, in milliseconds since the epoch. `undefined`: not a date. All of them are GMT, also the one without a
  * zone, which `Date.parse` reads in the zone of the machine (RFC 9110, section 5.6.7).
  */
 function readHttpDate(text: string, nowMs: number): number | undefined {

@@ -762,7 +762,7 @@ export class Core {
 
   /** Whether the failed attempt was the last one. Notes since when it fails. */
   #isLast(message: Message): boolean {
-    // Of the handlers that still have to succeed, a handler with a time of its own decides how long all are tried.
+    // A handler with a time of its own decides how long all handlers that still have to succeed are tried.
     const retry = message.handlers?.find((handler) => handler.retry !== undefined)?.retry ?? this.options.retry
     const now = elapsedMs(this.options.clock)
     const trouble = message.inTrouble()

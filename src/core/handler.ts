@@ -40,7 +40,7 @@ export interface HandlerContext<
   readonly delivery: Delivery
   /**
    * The JSON text of this one message, byte for byte as it came, also out of a batch. `event.raw` is what JavaScript reads from it: a number beyond
-   * 2^53 is rounded there, and of a name that comes twice the last one is left. Of a gap or a timer, the text that the inbox keeps.
+   * 2^53 is rounded there, and when a name comes twice, the last value counts. For a gap or a timer, it is the text that the inbox keeps.
    */
   readonly text: string
   /**

@@ -52,7 +52,7 @@ export interface ReceiverPart {
 /** How a message ended. `gone`: not here. Another process has it, its vehicle was erased, or it was lost. */
 export type Ended = 'done' | 'skipped' | 'dead' | 'gone'
 
-/** The first answer of the parts about a message. Throws `handler_invalid` for an answer that is none. */
+/** The first answer of the parts about a message. Throws `handler_invalid` for anything else. */
 export function admittedBy(parts: readonly Part[], message: MessageView): 'skip' | 'wait' | undefined {
   for (const part of parts) {
     const answer: unknown = part.admit?.(message)

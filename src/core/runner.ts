@@ -106,7 +106,7 @@ export class Lifecycle {
       this.#wanted = false
       this.#start()
     }
-    // The task is over then, with all that others did in it. Starting nothing for as long again gives way: the busier the process is, the more.
+    // The task is over then, with all that others did in it. Then start nothing for as long again: a busy process gives way more.
     const rest = (): unknown => setTimeout(run, Math.min(longestRestMs, performance.now() - startedMs))
     setTimeout(this.#givesWay ? rest : run, 0)
   }
@@ -121,7 +121,7 @@ interface Run {
   readonly owner: RequestScope
   readonly context: MessageContext
   readonly messages: readonly Message[]
-  /** Of the first message, as it was when it began. */
+  /** The event of the first message, as it was when the run began. */
   readonly event: FleetEvent | MalformedBody
   readonly size: number | undefined
   readonly resolve: (failure: Ran) => void

@@ -7,7 +7,7 @@ type Gap = Pick<GapEvent, 'reason' | 'missed'> & {
   readonly toMs: number
 }
 
-/** Whether nobody listened, and nothing is known to be refused: for a vehicle that goes on as before, such a gap is none. */
+/** Whether nobody listened, and nothing is known to be refused. For a vehicle that goes on as before, this is no gap. */
 export const isPause = ({ vin, reason, missed }: Pick<Gap, 'vin' | 'reason' | 'missed'>): boolean =>
   vin === undefined && missed === 0 && (reason === 'stopped' || reason === 'restarted')
 

@@ -43,7 +43,7 @@ export function lawOf(field: string, ownFields: FieldCatalogue = {}): Law | unde
   return isAnother ? undefined : builtIn
 }
 
-/** Whether it says that any number is possible. Of a place, 0,0 never is. */
+/** Whether any number is possible. The place 0,0 never is. */
 const isWithout = (type: LimitedType): boolean => 'number' in type && Object.keys(type.number).length === 0
 
 function lawIn(type: LimitedType): Law {
@@ -64,7 +64,7 @@ const flags: readonly string[] = ['counter', 'restarts']
 const amounts: readonly string[] = ['perMinute', 'atOnce', 'back']
 const bounds: readonly string[] = ['least', 'most']
 
-/** Throws `option_invalid` for limits of a field of the business's own that are none. */
+/** Throws `option_invalid` for wrong limits of a field of your own. */
 export function checkLimits(ownFields: FieldCatalogue): void {
   for (const [field, type] of Object.entries(ownFields)) {
     const limits: unknown = limitsOf(type)

@@ -31,8 +31,8 @@ export interface OnceHandlers<Transaction> {
     handler: Handled<What, Context, Transaction>,
   ): (what: What, context: Context) => Promise<void>
   /**
-   * For `receiver.batch`. Of a batch of which some messages were handled before, `inbox.exactlyOnce` gives the handler the others, and
-   * `createOnce` tries it message by message.
+   * For `receiver.batch`. When some messages of a batch were handled before, `inbox.exactlyOnce` gives the handler the others, and
+   * `createOnce` tries the batch message by message.
    */
   batch<What, Context extends Several>(
     name: string,

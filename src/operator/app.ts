@@ -277,7 +277,7 @@ function locationOf(vehicle: KnownVehicle): VehicleSummary['location'] {
   return at === undefined || place === undefined ? null : { ...place, at: at.toISOString() }
 }
 
-/** Of which episodes are found, and how many of each name are shown. */
+/** How many events are read to find episodes, and how many episodes of each name are shown. */
 const mostRead = 2_000
 const mostEpisodes = 5
 
@@ -728,7 +728,7 @@ function unknownBranch(
 
 const unknownLetter = { error: 'dead_letter_unknown', text: 'There is no dead letter with this id.' }
 
-/** The id in the path. `undefined`: nothing has it, because it is none. */
+/** The id in the path. `undefined`: not an id, so nothing has it. */
 function idOf(c: Context): string | undefined {
   const given = c.req.param('id') ?? ''
   return idForm.test(given) ? given : undefined

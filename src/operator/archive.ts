@@ -94,7 +94,7 @@ export function deadLettersOf(store: DeadLetterStore, read: ReadMessage): DeadLe
   }
 }
 
-/** Of an inbox without an archive. */
+/** For an inbox without an archive. */
 export const noArchive: Archive = { list: noList, revive: noList, discard: noList }
 
 async function noList(): Promise<never> {

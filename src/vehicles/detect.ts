@@ -44,7 +44,7 @@ export function advance(
   const isTimer = event.topic === 'timer'
   const isSent = originOf(event) === 'vehicle'
   const sentMs = credibleMs(found.sentMs, nowMs)
-  // While the clock is set forward, nothing is late and nobody is silent. And a silence that begins then is none that begins in the future.
+  // While the clock is set forward, nothing is late and nobody is silent. A silence that begins then does not begin in the future.
   const heardMs = Math.min(nowMs, times.nowMs)
   const look = (state: VehicleState): Snapshot => new Snapshot(state, nowMs, gapTo, { momentMs: sentMs, factsMs })
   const moment: Moment = { event, found, nowMs, sentMs, heardMs, before: look(before), after: look(after) }

@@ -150,7 +150,7 @@ export interface EdgeRecord {
   readonly [name: string]: unknown
 }
 
-/** Of an edge that has happened, and whose conditions are about values that are uncertain. */
+/** For an edge that has happened and whose conditions are about uncertain values. */
 export interface WaitingMemory extends EdgeRecord {
   /** The names of the conditions. */
   readonly waits: string

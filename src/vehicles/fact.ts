@@ -11,7 +11,7 @@ export interface Fact<Name extends string = string, Value = unknown, Given = Val
   readonly type: string
   /** The value as it is stored. Throws `option_invalid` for a value that the fact cannot have. */
   write(given: Given): FieldValue
-  /** The value of what is stored. `undefined`: it is none, because the fact had another type before. */
+  /** The value of what is stored. `undefined`: the fact had another type before. */
   read(stored: FieldValue): Value | undefined
   /** Keeps time for what is planned. */
   readonly timing: Timing

@@ -17,7 +17,7 @@ interface Line {
   readonly spans: readonly Span[]
 }
 
-/** Facts as they are stored with a state. Of a fact without spans, only its steps. */
+/** Facts as they are stored with a state. A fact without spans is only its steps. */
 export interface StoredFacts {
   /** Edges have seen them up to this time. */
   readonly at: number

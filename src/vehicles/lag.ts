@@ -16,7 +16,7 @@ export interface Lag {
 /** A vehicle that uploads late sends its next message within this time, in milliseconds. Messages that are less late are not uploads. */
 export const quietMs = 5_000
 
-/** A smaller lag is none. */
+/** Ignore a smaller lag. */
 const leastMs = 1_000
 
 /**

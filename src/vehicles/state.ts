@@ -658,9 +658,9 @@ export interface Odd {
 }
 
 /**
- * The state after a message of this vehicle. Each field has its newest value by the vehicle's clock. Of two values with the same time, or
- * with times that say nothing about the order, the latest arrival wins. A message that is certainly older never replaces a newer
- * value. Pure.
+ * The state after a message of this vehicle. Each field has its newest value by the vehicle's clock. When two values have the
+ * same time, or times that say nothing about the order, the latest arrival wins. A message that is clearly older never replaces a
+ * newer value. Pure.
  */
 export function applied(before: VehicleState, arrival: Arrival): Applied {
   const { event, seq, gapTo } = arrival

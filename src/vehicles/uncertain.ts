@@ -10,11 +10,11 @@ import { gapEnd, goesOn, type VehicleState } from './state.ts'
 interface Interval {
   readonly from: number
   readonly to: number
-  /** It is none for a vehicle that goes on as before. */
+  /** It is no gap for a vehicle that goes on as before. */
   readonly isPause?: true | undefined
 }
 
-/** Of both: a pause when each of them is. */
+/** The two as one: a pause when each of them is. */
 const joined = (one: Interval, other: Interval): Interval => ({
   from: Math.min(one.from, other.from),
   to: Math.max(one.to, other.to),

@@ -17,7 +17,7 @@ export interface FactTime {
   readonly until?: Date | undefined
 }
 
-/** A row of a table: a VIN and its facts. A fact that is left out or `null` is none. */
+/** A row of a table: a VIN and its facts. Leaving a fact out, or `null`, removes it. */
 export interface FactRow {
   readonly vin: string
   readonly [fact: string]: unknown

@@ -27,8 +27,8 @@ export interface Circle extends Location {
 export interface MarginOption {
   /**
    * A vehicle that was inside is outside when it is more than this many meters away from the area. Positions of a parked vehicle
-   * jump by some meters, and without a margin each jump over the line counts. Of an area that became another one, only what is inside
-   * counts as inside. From 0 to 100,000. Default 0.
+   * jump by some meters, and without a margin each jump over the line counts. When the area itself changes, only a vehicle inside the
+   * new one counts as inside. From 0 to 100,000. Default 0.
    */
   readonly marginMeters?: number
 }

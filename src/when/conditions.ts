@@ -34,7 +34,7 @@ export interface FreshOption {
 }
 
 /**
- * The condition that one field's value decides. `null` is a value here: there is none. `isTrue` returns `undefined` for a value that says nothing.
+ * The condition that one field's value decides. `null` is a value here: the field has none now. `isTrue` returns `undefined` for a value that says nothing.
  * `name` is without its closing bracket.
  */
 export function valueCondition(

@@ -303,7 +303,7 @@ interface Cooled extends EdgeRecord {
   readonly toldMs?: number | undefined
 }
 
-/** Of what happens, only what is far enough from what was told last. */
+/** Lets through only what is far enough from what was told last. */
 function cooled<Happened extends Occurrence>(inner: Detecting<Happened>, duration: Duration): LastingEdge<Happened> {
   const { ms, name } = readDuration('cooldown', duration)
   return edge({

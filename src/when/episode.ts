@@ -61,7 +61,7 @@ export interface Remembering {
   readonly messages: Pick<KeptMessages, 'list'>
 }
 
-/** Of messages without one of the fields, one in this time is kept, so that there is no silence. */
+/** Keeps one message without any of the fields in this time, so that there is no silence. */
 const signMs = 60_000
 
 /**
@@ -69,7 +69,7 @@ const signMs = 60_000
  * `id` and the next `revision` when something that came late corrects it: so a handler is one upsert. Fields can come in pieces, late, twice
  * and in any order. What is not known is `null` and named in `missing`, never 0. See docs/episodes.md.
  *
- * Throws `option_invalid` for a name (1 to 100 characters), a condition, a time or a measure that is none, and a measure named like a member of {@link Episode}.
+ * Throws `option_invalid` for a name that is not 1 to 100 characters, an invalid condition, time or measure, and a measure named like a member of {@link Episode}.
  *
  * @example
  * ```ts

@@ -17,7 +17,7 @@ export interface PeriodOptions {
   readonly zone: string
 }
 
-/** The first moment after this one at which another day or month begins. Throws `option_invalid` for what is none, and a zone that does not exist. */
+/** The first moment after this one at which another day or month begins. Throws `option_invalid` for another `every`, and an unknown zone. */
 export function periodsOf(what: string, options: PeriodOptions): (atMs: number) => number {
   checkOptions<PeriodOptions>(what, options, {
     every: required({ must: "must be 'day' or 'month'", accepts: (value) => value === 'day' || value === 'month' }),

@@ -3,8 +3,8 @@ import { originOf } from '../events/origin.ts'
 import type { KeptMessages, MessageRecord } from '../observe/dead-letters.ts'
 
 /*
- * The events of all vehicles, from one list of the messages, whose newest one of any vehicle comes first. Of each event, a short text is kept, with what an
- * episode reads. When these texts are too long, the last vehicles in the order of VINs wait for another list.
+ * The events of all vehicles, from one list of messages, newest first. Each event is kept as a short text with what an episode
+ * reads. When these texts are too long, the last vehicles in the order of VINs wait for another list.
  */
 
 /** The most characters that are kept at once, unless one vehicle has more: about as many bytes. */
@@ -13,7 +13,7 @@ const mostCharacters = 50_000_000
 /** So many short texts are joined: each of them alone takes half as much memory again. */
 const joinedTexts = 32
 
-/** An event as it is kept. Of topics without values, only the clock that made `at` matters. */
+/** An event as it is kept. In topics without values, only the clock that made `at` matters. */
 type KeptEvent<Values> = readonly [
   receivedMs: number,
   lateMs: number,

@@ -28,17 +28,17 @@ export type Mark = 'old' | 'reset' | 'unsure' | 'jump' | 'loose'
 /** A value that is believed. `total`: its place on the line of a counter. */
 export type Entry = readonly [at: number, value: FieldValue, total?: number | null, mark?: Mark]
 
-/** Its place on the line. Of a level, which has none, the value. */
+/** Its place on the line; for a level, which has none, the value. */
 export const totalOf = ([, value, total]: Entry): number => total ?? Number(value)
 
 /** What is known of a field up to a time. */
 export interface Series {
-  /** The last value that is believed. Of a counter that stepped back a little, the largest. */
+  /** The last value that is believed; when a counter stepped back a little, the largest. */
   readonly last?: Entry | undefined
   readonly isLoose?: true | undefined
   /** It cannot follow the last one, and waits for the next. */
   readonly held?: Said | undefined
-  /** Of a counter: the value before the last one, and the last one before a jump or a reset. The line may come back to them. */
+  /** For a counter: the value before the last one, and the last value before a jump or a reset. The line may come back to them. */
   readonly prior?: Entry | undefined
   readonly base?: Entry | undefined
   /** How many values came since `base`. */

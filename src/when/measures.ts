@@ -26,7 +26,7 @@ export interface Span<Value = FieldValue> {
   readonly to: Value | null
   readonly fromAt: Date | null
   readonly toAt: Date | null
-  /** Of a counter: how much it grew before `from` that is in no earlier episode. Of other fields 0. The sum of `to - from + unseen` is all that it grew. */
+  /** How much a counter grew before `from` that is in no earlier episode; 0 for other fields. The sum of `to - from + unseen` is all that it grew. */
   readonly unseen: number
 }
 
@@ -113,7 +113,7 @@ export function gaugesOf(name: string, measure: Measure): readonly Gauge[] {
 
 /** What is noted for one gauge of one episode. It is stored as JSON. */
 export interface Notes {
-  /** The last one at or before the start, that is certain. Of a growth the last one before it. */
+  /** The last certain value at or before the start; for a growth, before it. */
   from?: Entry
   /** One from before the end of the episode before. */
   old?: Entry
@@ -133,23 +133,23 @@ export interface Notes {
   isUnsure?: true
   /** A counter of energy may have begun again while it was not heard. */
   isBroken?: true
-  /** Of a growth: the place on the line that it counts from, and whether a number came that is not an old one. */
+  /** For a growth: the place on the line that it counts from, and whether a new number came. */
   base?: number
   isNew?: true
   /** The counter began again after the end, so its later values do not belong to the end. */
   isRenewed?: true
-  /** Of a range. */
+  /** For a range. */
   least?: number
   most?: number
-  /** Of an average: the sum of values by milliseconds. */
+  /** For an average: the sum of values by milliseconds. */
   sum?: number
-  /** Of an average, and of a counter of energy: how long the episode lasted up to the last value, without interruptions. */
+  /** For an average, and for a counter of energy: how long the episode lasted up to the last value, without interruptions. */
   upTo?: number
-  /** Of a curve: the first of its parts, and their length in milliseconds. */
+  /** For a curve: the first of its parts, and their length in milliseconds. */
   parts?: number[]
   part?: number
   partMs?: number
-  /** Of a path: its points, the least distance between them, and the length up to the last position that counted. */
+  /** For a path: its points, the least distance between them, and the length up to the last position that counted. */
   points?: Point[]
   /** The values of its fields at its newest position. */
   others?: FieldValue[]
@@ -683,7 +683,7 @@ function lastOf({ notes }: Measured): Result {
   return [value?.[1] ?? null, value === undefined || isPartial === true]
 }
 
-/** A shorter way is none. And the position of a parked vehicle jumps by some meters. */
+/** Ignore shorter ways: the position of a parked vehicle jumps by some meters. */
 const [leastMeters, jitterMeters] = [0.1, 10]
 
 /** The way that was noted, with the positions of both ends. */

@@ -55,7 +55,7 @@ interface Stay {
  * True while a vehicle moves, by its positions alone: from the first position that is more than `meters` away from where it stood, until it has stayed
  * within `meters` for the time `within`. It ends when that time is over, also when no message comes. `drives()` is exact where gears are streamed.
  *
- * Throws `option_invalid` for meters out of range, and a time that is none.
+ * Throws `option_invalid` for meters out of range, and an invalid time.
  *
  * @example
  * ```ts

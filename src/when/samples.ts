@@ -8,7 +8,7 @@ import type { Definition } from './definition.ts'
 
 const longestValue = 256
 
-/** A value as it is kept until it is folded. It is placed by its time. Of two with the same time and field, the later arrival counts. */
+/** A value as it is kept until it is folded. Its time gives its place. When two have the same time and field, the later arrival counts. */
 export type Sample = readonly [at: number, field: string | number, value: FieldValue, isLoose?: boolean]
 /** Instead of a field: a message without one of the fields, so that there is no silence. */
 export const heardOf = -1

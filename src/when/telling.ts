@@ -58,7 +58,7 @@ export function episodeOf(definition: Definition, vin: string, running: Running,
   }
 }
 
-/** The last part of an id. Of another customer, it is another one. */
+/** The last part of an id. Each customer has its own. */
 export const nameOf = (first: number, by: readonly FieldValue[] = []): string =>
   new Date(first).toISOString() + (by.length === 0 ? '' : `:${markOf(keyOf(by))}`)
 

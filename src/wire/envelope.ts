@@ -30,7 +30,7 @@ export function topicOfLabel(sourcetype: string): WireTopic | undefined {
 /** The rule of the collector protocol that an event breaks. */
 export type EnvelopeFault = 'event_missing' | 'event_blank' | 'time_invalid'
 
-/** The `time` of a collector event in milliseconds: a number in any unit, or one as text. NaN: it is none. */
+/** The `time` of a collector event in milliseconds: a number in any unit, or one as text. NaN: not a time. */
 export function readEnvelopeTime(time: unknown): number {
   return typeof time === 'number' || (typeof time === 'string' && !Number.isNaN(Number(time)))
     ? readTime(time)

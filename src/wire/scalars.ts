@@ -151,7 +151,7 @@ export function readInstant(text: string): number {
 
 /**
  * Reads a number as a time, to the millisecond: seconds, milliseconds, microseconds or nanoseconds, by its size. Each covers the years from
- * 1973 to 5138. Finer digits are cut off, as in a text, so that both have the same id. NaN when it is none.
+ * 1973 to 5138. Finer digits are cut off, as in a text, so that both have the same id. NaN: not a time.
  */
 function readEpoch(time: number): number {
   const ms =
@@ -164,7 +164,7 @@ function readEpoch(time: number): number {
 }
 
 /**
- * Reads any time of the wire to the millisecond: an ISO 8601 text, UTC without a zone, or a number, also as text. NaN when it is none. A
+ * Reads any time of the wire to the millisecond: an ISO 8601 text, UTC without a zone, or a number, also as text. NaN: not a time. A
  * number need not be exact, because nanoseconds do not fit into a double.
  */
 export function readTime(sent: unknown): number {

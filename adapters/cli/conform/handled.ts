@@ -125,7 +125,7 @@ export interface HandledMessage {
 
 /** The VINs of vehicles that do not exist: `syntheticVin` makes these. */
 const ofVin = /0FL[3YSX]EETV[\dX]T0\d{6}/
-/** Of a value that stands alone. */
+/** A number that stands alone. */
 const ofSerial = /(?<![A-Za-z\d.])1\d{5}(?:\.0+)?(?!\.?\d|[A-Za-z])/g
 const ofTime = /\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?/g
 const ofSeconds = /(?<![A-Za-z\d.])1\d{9}(?:\d{3})?(?:\.\d+)?(?![A-Za-z\d])/g

@@ -14,7 +14,7 @@ export interface Refillable {
   readonly vin?: string | undefined
   /** The energy site concerned. Its stream sends whole documents again, so there is nothing to fetch. */
   readonly siteId?: string | undefined
-  /** Of a `gap` event: has the `siteId`. */
+  /** In a `gap` event, it has the `siteId`. */
   readonly meta?: { readonly [key: string]: unknown }
 }
 
