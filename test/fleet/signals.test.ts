@@ -53,7 +53,7 @@ describe('every field of the catalogue', () => {
     'is streamed by a config, and is read by its type, with %s firmware',
     (firmware) => {
       const vehicle = new Vehicle(2, 5, startAt, firmware)
-      vehicle.streaming = streamingOf(Object.fromEntries(names.map((name) => [name, null])))
+      vehicle.link.streaming = streamingOf(Object.fromEntries(names.map((name) => [name, null])))
       const seen = new Set<string>()
       const day = life(vehicle, 'leave')
       for (let step = 0; step < 600; step += 1) {

@@ -63,7 +63,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
     ['adapters/inbox/shared-inbox.ts#SharedInbox', 16],
     // One for each message that waits. A group of its fields would be one more object for each.
     ['src/core/message.ts#Message', 25],
-    ['src/service/fleet/vehicle.ts#Vehicle', 37],
     // One for each vehicle, copied with each of its messages, and nearly all of it is `undefined` for most.
     ['src/vehicles/state.ts#VehicleState', 21],
     // What users get: the fields of all topics, declared and not made.

@@ -5,11 +5,11 @@ import { isAmerican, socPercent, type Vehicle } from './vehicle.ts'
 const sections: { readonly [section: string]: (vehicle: Vehicle) => JsonObject } = {
   charge_state: chargeState,
   climate_state: (vehicle) => ({
-    driver_temp_setting: vehicle.wantedCelsius,
+    driver_temp_setting: vehicle.cabin.wantedCelsius,
     inside_temp: reading(vehicle, 'InsideTemp'),
-    is_climate_on: vehicle.climateOn,
-    outside_temp: vehicle.outsideCelsius,
-    passenger_temp_setting: vehicle.wantedCelsius,
+    is_climate_on: vehicle.cabin.climateOn,
+    outside_temp: vehicle.cabin.outsideCelsius,
+    passenger_temp_setting: vehicle.cabin.wantedCelsius,
   }),
   closures_state: closures,
   drive_state: driveState,
@@ -21,8 +21,8 @@ const sections: { readonly [section: string]: (vehicle: Vehicle) => JsonObject }
   }),
   vehicle_state: (vehicle) => ({
     ...closures(vehicle),
-    car_version: vehicle.version,
-    is_user_present: vehicle.occupied,
+    car_version: vehicle.firmware.version,
+    is_user_present: vehicle.cabin.occupied,
     odometer: reading(vehicle, 'Odometer'),
     sentry_mode: reading(vehicle, 'SentryMode') === 'Armed',
     tpms_pressure_fl: reading(vehicle, 'TpmsPressureFl'),
@@ -92,11 +92,11 @@ function locationData(vehicle: Vehicle): JsonObject {
 }
 
 function driveState(vehicle: Vehicle): JsonObject {
-  const isParked = vehicle.gear === 'P'
+  const isParked = vehicle.drive.gear === 'P'
   return {
-    active_route_destination: vehicle.trip?.name ?? null,
-    power: Math.round(vehicle.watts / 1_000),
-    shift_state: isParked ? null : vehicle.gear,
+    active_route_destination: vehicle.drive.trip?.name ?? null,
+    power: Math.round(vehicle.battery.watts / 1_000),
+    shift_state: isParked ? null : vehicle.drive.gear,
     speed: isParked ? null : Math.round(Number(reading(vehicle, 'VehicleSpeed'))),
   }
 }
@@ -115,13 +115,13 @@ function schedules({ index, home }: Vehicle): readonly JsonObject[] {
 }
 
 function chargeState(vehicle: Vehicle): JsonObject {
-  const { charging } = vehicle
+  const { charging } = vehicle.battery
   return {
     battery_level: Math.floor(socPercent(vehicle)),
     battery_range: reading(vehicle, 'RatedRange'),
     charge_energy_added: round((charging?.energyInWh ?? 0) / 1_000, 2),
-    charge_limit_soc: vehicle.chargeLimitPercent,
-    charge_port_door_open: vehicle.portOpen,
+    charge_limit_soc: vehicle.battery.chargeLimitPercent,
+    charge_port_door_open: vehicle.battery.portOpen,
     charge_port_latch: reading(vehicle, 'ChargePortLatch'),
     charger_actual_current: reading(vehicle, 'ChargeAmps'),
     charger_power: Math.round((charging?.watts ?? 0) / 1_000),
@@ -137,12 +137,12 @@ function chargeState(vehicle: Vehicle): JsonObject {
 
 function closures(vehicle: Vehicle): JsonObject {
   return {
-    df: vehicle.driverDoorOpen ? 1 : 0,
+    df: vehicle.cabin.driverDoorOpen ? 1 : 0,
     dr: 0,
     ft: 0,
-    locked: vehicle.locked,
+    locked: vehicle.cabin.locked,
     pf: 0,
     pr: 0,
-    rt: vehicle.trunkOpen ? 1 : 0,
+    rt: vehicle.cabin.trunkOpen ? 1 : 0,
   }
 }

@@ -30,7 +30,7 @@ export function* createFleet({ vins, seed, startAt, firmware }: FleetOptions): S
   const seeds = randomFrom(seed)
   for (let index = 0; index < vins; index++) {
     const vehicle = new Vehicle(index, seeds.next(), startAt, firmware)
-    vehicle.streaming = streamingOf(fleetFields)
+    vehicle.link.streaming = streamingOf(fleetFields)
     const messages = withDuplicates(messagesOf(life(vehicle)), randomFrom(seeds.next()))
     lives.push(messages)
     const first = messages.next()

@@ -35,7 +35,7 @@ export function* goOn(vehicle: Vehicle): Steps {
     yield* drive(vehicle)
     const soc = socPercent(vehicle)
     if (soc < 30) yield* charge(vehicle, 'dc')
-    else if (isAtHome(vehicle) && soc < vehicle.chargeLimitPercent - 8 && chance(random, 0.6))
+    else if (isAtHome(vehicle) && soc < vehicle.battery.chargeLimitPercent - 8 && chance(random, 0.6))
       yield* charge(vehicle, 'ac')
     yield* pass(vehicle, 60 * between(random, 2, 12))
     if (chance(random, 0.7)) {
@@ -61,13 +61,15 @@ function* pass(vehicle: Vehicle, seconds: number): Steps {
 }
 
 function* step(vehicle: Vehicle, seconds: number): Steps {
-  const { charging, metersPerSecond, climateOn } = vehicle
+  const { battery, cabin, drive } = vehicle
+  const { charging } = battery
   vehicle.now += seconds * 1_000
   if (charging?.state === 'Charging') {
-    vehicle.watts = -charging.watts
+    battery.watts = -charging.watts
     charging.energyInWh += (charging.watts * seconds) / 3_600
-  } else vehicle.watts = awakeWatts + (climateOn ? climateWatts : 0) + wattsPerMeterPerSecond * metersPerSecond
-  vehicle.energyWh = Math.max(0, vehicle.energyWh - (vehicle.watts * seconds) / 3_600)
+  } else
+    battery.watts = awakeWatts + (cabin.climateOn ? climateWatts : 0) + wattsPerMeterPerSecond * drive.metersPerSecond
+  battery.energyWh = Math.max(0, battery.energyWh - (battery.watts * seconds) / 3_600)
   yield dataMessage(vehicle)
 }
 
@@ -77,41 +79,41 @@ const places: readonly [string, ...string[]] = ['Market Square', 'Office', 'Lake
 function* drive(vehicle: Vehicle): Steps {
   const { random, home, latitude, longitude } = vehicle
   const atHome = isAtHome(vehicle)
-  const reach = Math.min(45_000, vehicle.energyWh * 1.5)
+  const reach = Math.min(45_000, vehicle.battery.energyWh * 1.5)
   const destination = atHome
     ? placeAt(vehicle, between(random, 1_500, Math.max(3_000, reach)), between(random, 0, 2 * Math.PI))
     : home
   const { meters, radians } = courseTo(vehicle, destination)
   const name = atHome ? oneOf(random, places) : 'Home'
-  vehicle.trip = { origin: { latitude, longitude }, destination, name, meters, metersLeft: meters }
-  vehicle.headingRadians = radians
+  vehicle.drive.trip = { origin: { latitude, longitude }, destination, name, meters, metersLeft: meters }
+  vehicle.drive.headingRadians = radians
 
-  vehicle.locked = false
+  vehicle.cabin.locked = false
   yield* pass(vehicle, between(random, 2, 5))
-  vehicle.driverDoorOpen = true
+  vehicle.cabin.driverDoorOpen = true
   yield* pass(vehicle, between(random, 3, 7))
-  Object.assign(vehicle, { driverDoorOpen: false, occupied: true, climateOn: true })
+  Object.assign(vehicle.cabin, { driverDoorOpen: false, occupied: true, climateOn: true })
   yield* pass(vehicle, between(random, 4, 15))
   yield changeState(vehicle, 'driving')
-  vehicle.gear = 'R'
+  vehicle.drive.gear = 'R'
   yield* pass(vehicle, 3)
-  vehicle.gear = 'D'
-  yield* travel(vehicle, vehicle.trip)
+  vehicle.drive.gear = 'D'
+  yield* travel(vehicle, vehicle.drive.trip)
 
-  Object.assign(vehicle, { gear: 'P', trip: undefined })
+  Object.assign(vehicle.drive, { gear: 'P', trip: undefined })
   yield* pass(vehicle, between(random, 1, 3))
   yield changeState(vehicle, 'online')
   yield* pass(vehicle, between(random, 2, 6))
-  Object.assign(vehicle, { driverDoorOpen: true, trunkOpen: chance(random, 0.2), occupied: false })
+  Object.assign(vehicle.cabin, { driverDoorOpen: true, trunkOpen: chance(random, 0.2), occupied: false })
   yield* pass(vehicle, between(random, 3, 30))
-  Object.assign(vehicle, { driverDoorOpen: false, trunkOpen: false, climateOn: false })
+  Object.assign(vehicle.cabin, { driverDoorOpen: false, trunkOpen: false, climateOn: false })
   yield* pass(vehicle, between(random, 3, 10))
-  vehicle.locked = chance(random, 0.97)
+  vehicle.cabin.locked = chance(random, 0.97)
   yield* pass(vehicle, 2)
 }
 
 /** Drives in a straight line. Some trips have a tunnel without a network, or an alert until they end. */
-function* travel(vehicle: Vehicle, trip: NonNullable<Vehicle['trip']>): Steps {
+function* travel(vehicle: Vehicle, trip: NonNullable<Vehicle['drive']['trip']>): Steps {
   const { random } = vehicle
   const { meters, origin } = trip
   const cruise = meters < 5_000 ? 15.5 : meters < 15_000 ? 23 : between(random, 26, 33)
@@ -122,10 +124,10 @@ function* travel(vehicle: Vehicle, trip: NonNullable<Vehicle['trip']>): Steps {
   while (trip.metersLeft > 1) {
     const wanted = cruise * (1 + 0.06 * Math.sin(trip.metersLeft / 350))
     const braking = Math.max(1, Math.sqrt(2 * trip.metersLeft) - 1)
-    vehicle.metersPerSecond = Math.min(wanted, braking, vehicle.metersPerSecond + 1.8, trip.metersLeft)
-    trip.metersLeft -= vehicle.metersPerSecond
-    vehicle.odometerMeters += vehicle.metersPerSecond
-    Object.assign(vehicle, placeAt(origin, meters - trip.metersLeft, vehicle.headingRadians))
+    vehicle.drive.metersPerSecond = Math.min(wanted, braking, vehicle.drive.metersPerSecond + 1.8, trip.metersLeft)
+    trip.metersLeft -= vehicle.drive.metersPerSecond
+    vehicle.drive.odometerMeters += vehicle.drive.metersPerSecond
+    Object.assign(vehicle, placeAt(origin, meters - trip.metersLeft, vehicle.drive.headingRadians))
     yield* step(vehicle, 1)
     if (trip.metersLeft < tunnelAt) {
       tunnelAt = -1
@@ -133,7 +135,7 @@ function* travel(vehicle: Vehicle, trip: NonNullable<Vehicle['trip']>): Steps {
     }
     if (chance(random, 1 / 2_500)) yield errorMessage(vehicle)
   }
-  vehicle.metersPerSecond = 0
+  vehicle.drive.metersPerSecond = 0
   yield* step(vehicle, 1)
   if (alert) yield alertMessage(vehicle, alert, true)
 }
@@ -143,13 +145,13 @@ function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Steps {
   const { random } = vehicle
   const maxWatts = kind === 'ac' ? oneOf(random, [3_700, 7_400, 11_000]) : oneOf(random, [50_000, 120_000, 170_000])
   const charging: Charging = { kind, maxWatts, state: 'Disconnected', watts: 0, energyInWh: 0 }
-  vehicle.portOpen = true
+  vehicle.battery.portOpen = true
   yield* pass(vehicle, 4)
-  vehicle.charging = charging
+  vehicle.battery.charging = charging
   charging.state = 'Starting'
   yield* pass(vehicle, between(random, 3, 12))
   charging.state = 'Charging'
-  while (socPercent(vehicle) < vehicle.chargeLimitPercent) {
+  while (socPercent(vehicle) < vehicle.battery.chargeLimitPercent) {
     // The battery takes less as it fills.
     const share = kind === 'ac' ? 1 : Math.min(1, Math.max(0.06, 1 - (socPercent(vehicle) - 45) / 58))
     // A command may have stopped it.
@@ -159,9 +161,9 @@ function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Steps {
   Object.assign(charging, { state: 'Complete', watts: 0 })
   yield* pass(vehicle, 60 * between(random, 1, 30))
   charging.state = 'Disconnected'
-  vehicle.charging = undefined
+  vehicle.battery.charging = undefined
   yield* pass(vehicle, 3)
-  vehicle.portOpen = false
+  vehicle.battery.portOpen = false
   yield* pass(vehicle, 2)
 }
 
@@ -169,8 +171,8 @@ function* charge(vehicle: Vehicle, kind: 'ac' | 'dc'): Steps {
 export function* sleep(vehicle: Vehicle, minutes: number): Steps {
   yield changeState(vehicle, 'asleep')
   yield disconnect(vehicle, vehicle.now + between(vehicle.random, 500, 3_000))
-  vehicle.streaming.sent.clear()
-  vehicle.watts = 0
+  vehicle.link.streaming.sent.clear()
+  vehicle.battery.watts = 0
   yield* slumber(vehicle, minutes * 60)
 }
 
@@ -184,22 +186,22 @@ function* slumber(vehicle: Vehicle, seconds: number): Steps {
 /** Connects, reports state and all values, sometimes the full document. Its clock can be minutes ahead for a while. */
 export function* wake(vehicle: Vehicle): Steps {
   const { random } = vehicle
-  vehicle.clockAheadMs = chance(random, 0.25) ? whole(random, 4_000, 290_000) : 0
+  vehicle.link.clockAheadMs = chance(random, 0.25) ? whole(random, 4_000, 290_000) : 0
   yield connect(vehicle, 'cellular', vehicle.now)
   yield changeState(vehicle, 'online')
   vehicle.now += 700
   const everything = dataMessage(vehicle)
   if (everything) yield everything
   if (isAtHome(vehicle) && chance(random, 0.5)) {
-    const cellular = vehicle.connectionId
+    const cellular = vehicle.link.connectionId
     yield connect(vehicle, 'wifi', vehicle.now + 2_000)
-    const wifi = vehicle.connectionId
-    Object.assign(vehicle, { connectionId: cellular, networkInterface: 'cellular' })
+    const wifi = vehicle.link.connectionId
+    Object.assign(vehicle.link, { connectionId: cellular, networkInterface: 'cellular' })
     yield disconnect(vehicle, vehicle.now + 5_000)
-    Object.assign(vehicle, { connectionId: wifi, networkInterface: 'wifi' })
+    Object.assign(vehicle.link, { connectionId: wifi, networkInterface: 'wifi' })
   }
   if (chance(random, 0.25)) yield documentMessage(vehicle)
   if (chance(random, 0.08)) yield errorMessage(vehicle)
   yield* pass(vehicle, whole(random, 4, 16))
-  vehicle.clockAheadMs = 0
+  vehicle.link.clockAheadMs = 0
 }

@@ -63,13 +63,13 @@ export type Steps = Generator<SimulatedMessage | undefined, void, undefined>
 export type SimulatedMessages = Generator<SimulatedMessage, void, undefined>
 
 function vehicleTime(vehicle: Vehicle, ms: number = vehicle.now): string {
-  return timestamp(ms + vehicle.clockAheadMs, vehicle.fractionDigits, vehicle.random)
+  return timestamp(ms + vehicle.link.clockAheadMs, vehicle.firmware.fractionDigits, vehicle.random)
 }
 
 const made = (vehicle: Vehicle): SimulatedBase => ({ vin: vehicle.vin, createdAt: vehicleTime(vehicle) })
 
 /** ISO 8601 UTC with this number of digits after the second. */
-function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random): string {
+function timestamp(ms: number, digits: Vehicle['firmware']['fractionDigits'], random: Random): string {
   const iso = new Date(ms).toISOString()
   if (digits === 0) return `${iso.slice(0, 19)}Z`
   if (digits === 3) return iso
@@ -81,9 +81,9 @@ function timestamp(ms: number, digits: Vehicle['fractionDigits'], random: Random
 /** Posts an event after the network delay and the vehicle's earlier messages, but not while it has no network. */
 function post(vehicle: Vehicle, event: SimulatedEvent): SimulatedMessage {
   const arrives = vehicle.now + between(vehicle.random, 40, 350)
-  const next = vehicle.postedAt + whole(vehicle.random, 4, 30)
-  vehicle.postedAt = Math.round(Math.max(arrives, next, vehicle.offlineUntil))
-  return { at: vehicle.postedAt, event }
+  const next = vehicle.link.postedAt + whole(vehicle.random, 4, 30)
+  vehicle.link.postedAt = Math.round(Math.max(arrives, next, vehicle.link.offlineUntil))
+  return { at: vehicle.link.postedAt, event }
 }
 
 /** The values that are due now, as one message, or `undefined` when none is. */
@@ -107,8 +107,8 @@ export function documentMessage(vehicle: Vehicle): SimulatedMessage {
 /** A connection opens. Messages of this topic carry the server's time. */
 export function connect(vehicle: Vehicle, networkInterface: 'wifi' | 'cellular', at: number): SimulatedMessage {
   const part = (): number => whole(vehicle.random, 0, 0xffff_ffff)
-  vehicle.connectionId = Array.from({ length: 4 }, () => part().toString(16).padStart(8, '0')).join('-')
-  vehicle.networkInterface = networkInterface
+  vehicle.link.connectionId = Array.from({ length: 4 }, () => part().toString(16).padStart(8, '0')).join('-')
+  vehicle.link.networkInterface = networkInterface
   return connectivity(vehicle, 'connected', at)
 }
 
@@ -122,14 +122,15 @@ export function* loseNetwork(vehicle: Vehicle, forMs: number): Steps {
   const noticed = vehicle.now + whole(vehicle.random, 8_000, 20_000)
   if (noticed < back && chance(vehicle.random, 0.8)) yield disconnect(vehicle, noticed)
   yield connect(vehicle, 'cellular', back)
-  vehicle.offlineUntil = back
+  vehicle.link.offlineUntil = back
 }
 
 function connectivity(vehicle: Vehicle, status: 'connected' | 'disconnected', at: number): SimulatedMessage {
-  const { vin, networkInterface, connectionId, random } = vehicle
-  vehicle.postedAt = Math.round(Math.max(at, vehicle.postedAt + 1))
+  const { vin, link, random } = vehicle
+  const { networkInterface, connectionId } = link
+  vehicle.link.postedAt = Math.round(Math.max(at, vehicle.link.postedAt + 1))
   return {
-    at: vehicle.postedAt,
+    at: vehicle.link.postedAt,
     event: { topic: 'connectivity', vin, createdAt: timestamp(at, 9, random), status, networkInterface, connectionId },
   }
 }
@@ -178,7 +179,10 @@ export function errorMessage(vehicle: Vehicle): SimulatedMessage {
   const error = {
     name,
     createdAt: vehicleTime(vehicle, vehicle.now - whole(vehicle.random, 200, 4_000)),
-    tags: { firmware: vehicle.version.split(' ')[0] ?? vehicle.version, network: vehicle.networkInterface },
+    tags: {
+      firmware: vehicle.firmware.version.split(' ')[0] ?? vehicle.firmware.version,
+      network: vehicle.link.networkInterface,
+    },
     ...(chance(vehicle.random, 0.8) ? { body: `${name} (${code})` } : {}),
   }
   return post(vehicle, { topic: 'errors', ...made(vehicle), errors: [error] })

@@ -27,7 +27,7 @@ export function dueValues(vehicle: Vehicle): DueValues | undefined {
 
 /** A field is due when its interval is over and it changed enough, or when its resend interval is over. */
 function dueIn(vehicle: Vehicle): Record<string, FieldValue> {
-  const { fields, sent } = vehicle.streaming
+  const { fields, sent } = vehicle.link.streaming
   const data: Record<string, FieldValue> = {}
   for (const [name, given] of fields) {
     const setting = given ?? {}
@@ -57,7 +57,7 @@ function differs(before: FieldValue, after: FieldValue, delta: number): boolean 
 }
 
 /** The values as the vehicle's firmware writes them. */
-function spelled({ spelling }: Vehicle, data: Record<string, FieldValue>): DueValues {
+function spelled({ firmware: { spelling } }: Vehicle, data: Record<string, FieldValue>): DueValues {
   if (spelling === 'typed') return { data, texts: {} }
   const texts: Record<string, string> = {}
   for (const [field, value] of Object.entries(data)) {

@@ -44,56 +44,73 @@ const towns: readonly [Location, ...Location[]] = [
   { latitude: -33.282, longitude: 149.1 },
 ]
 
+/** How the firmware writes messages. */
+interface WrittenBy {
+  /** Values with their types or, when it is old, as text. */
+  readonly spelling: 'typed' | 'text'
+  /** The digits that it writes after the second. */
+  readonly fractionDigits: 0 | 3 | 6 | 9
+  readonly version: string
+}
+
+/** The connection to the service. */
+interface Link {
+  streaming: Streaming
+  clockAheadMs: number
+  postedAt: number
+  /** The vehicle has no network until then. Its messages wait and are then posted one after another. */
+  offlineUntil: number
+  connectionId: string
+  networkInterface: 'wifi' | 'cellular'
+}
+
+interface Drive {
+  /** Clockwise from north. */
+  headingRadians: number
+  metersPerSecond: number
+  odometerMeters: number
+  gear: 'P' | 'R' | 'N' | 'D'
+  trip: Trip | undefined
+}
+
+interface Battery {
+  readonly capacityWh: number
+  chargeLimitPercent: number
+  energyWh: number
+  /** Power out of the battery. Negative into it. */
+  watts: number
+  charging: Charging | undefined
+  portOpen: boolean
+}
+
+interface Cabin {
+  readonly outsideCelsius: number
+  climateOn: boolean
+  wantedCelsius: number
+  driverDoorOpen: boolean
+  trunkOpen: boolean
+  occupied: boolean
+  locked: boolean
+}
+
 /** A vehicle at one moment, in physical units: at first parked, locked and asleep at home. `signals.ts` has the values that it sends. */
 export class Vehicle {
   readonly vin: string
   readonly index: number
   readonly model: Model
   readonly random: Random
-
-  /** How the firmware writes values: with their types or, when it is old, as text. */
-  readonly spelling: 'typed' | 'text'
-  /** The digits that the firmware writes after the second. */
-  readonly fractionDigits: 0 | 3 | 6 | 9
-  readonly version: string
   name: string
   readonly home: Location
-  readonly capacityWh: number
-  chargeLimitPercent: number
-  readonly outsideCelsius: number
-
   /** The true time, in milliseconds since the epoch. */
   now: number
   state: 'online' | 'asleep' | 'driving' = 'asleep'
-  streaming: Streaming = { fields: new Map(), sent: new Map() }
-  clockAheadMs = 0
-  postedAt: number
-  /** The vehicle has no network until then. Its messages wait and are then posted one after another. */
-  offlineUntil = 0
-  connectionId = ''
-  networkInterface: 'wifi' | 'cellular'
-
   latitude: number
   longitude: number
-  /** Clockwise from north. */
-  headingRadians: number
-  metersPerSecond = 0
-  odometerMeters: number
-  gear: 'P' | 'R' | 'N' | 'D' = 'P'
-  trip: Trip | undefined
-
-  energyWh: number
-  /** Power out of the battery. Negative into it. */
-  watts = 0
-  charging: Charging | undefined
-  portOpen = false
-
-  climateOn = false
-  wantedCelsius: number
-  driverDoorOpen = false
-  trunkOpen = false
-  occupied = false
-  locked = true
+  readonly firmware: WrittenBy
+  readonly link: Link
+  readonly drive: Drive
+  readonly battery: Battery
+  readonly cabin: Cabin
 
   /** The same seed gives the same vehicle, because the random numbers are always drawn in this order. */
   constructor(index: number, seed: number, startAt: number, firmware: Firmware = 'today') {
@@ -106,25 +123,47 @@ export class Vehicle {
     this.index = index
     this.model = modelOf(index)
     this.random = random
-    this.capacityWh = oneOf(random, [57_500, 75_000, 95_000])
-    this.outsideCelsius = whole(random, 8, 56) / 2
-    this.spelling = firmware === 'old' || (firmware === 'mixed' && index % 3 === 2) ? 'text' : 'typed'
-    this.fractionDigits = oneOf(random, [9, 9, 9, 6, 3, 0])
-    this.version = oneOf(random, ['2026.32.6 8f2a51c3d0', '2026.36.1 17be90aa42', '2026.38.4.2 c5d0719e6f'])
     this.name = `Car ${index + 1}`
-    this.chargeLimitPercent = oneOf(random, [80, 80, 80, 90, 100])
     this.now = startAt
-    this.postedAt = startAt
-    this.networkInterface = chance(random, 0.5) ? 'wifi' : 'cellular'
-    this.headingRadians = between(random, 0, 2 * Math.PI)
-    this.odometerMeters = whole(random, 900, 180_000) * 1_000 + between(random, 0, 1_000)
-    this.energyWh = this.capacityWh * between(random, 0.42, 0.78)
-    this.wantedCelsius = whole(random, 38, 45) / 2
+    const capacityWh = oneOf(random, [57_500, 75_000, 95_000])
+    const outsideCelsius = whole(random, 8, 56) / 2
+    this.firmware = {
+      spelling: firmware === 'old' || (firmware === 'mixed' && index % 3 === 2) ? 'text' : 'typed',
+      fractionDigits: oneOf(random, [9, 9, 9, 6, 3, 0]),
+      version: oneOf(random, ['2026.32.6 8f2a51c3d0', '2026.36.1 17be90aa42', '2026.38.4.2 c5d0719e6f']),
+    }
+    const chargeLimitPercent = oneOf(random, [80, 80, 80, 90, 100])
+    this.link = {
+      streaming: { fields: new Map(), sent: new Map() },
+      clockAheadMs: 0,
+      postedAt: startAt,
+      offlineUntil: 0,
+      connectionId: '',
+      networkInterface: chance(random, 0.5) ? 'wifi' : 'cellular',
+    }
+    this.drive = {
+      headingRadians: between(random, 0, 2 * Math.PI),
+      metersPerSecond: 0,
+      odometerMeters: whole(random, 900, 180_000) * 1_000 + between(random, 0, 1_000),
+      gear: 'P',
+      trip: undefined,
+    }
+    const energyWh = capacityWh * between(random, 0.42, 0.78)
+    this.battery = { capacityWh, chargeLimitPercent, energyWh, watts: 0, charging: undefined, portOpen: false }
+    this.cabin = {
+      outsideCelsius,
+      climateOn: false,
+      wantedCelsius: whole(random, 38, 45) / 2,
+      driverDoorOpen: false,
+      trunkOpen: false,
+      occupied: false,
+      locked: true,
+    }
   }
 }
 
 export function socPercent(vehicle: Vehicle): number {
-  return (100 * vehicle.energyWh) / vehicle.capacityWh
+  return (100 * vehicle.battery.energyWh) / vehicle.battery.capacityWh
 }
 
 const metersPerDegree = 111_195

@@ -29,7 +29,7 @@ export class Car {
 
   /** Sets what it streams from now on. `undefined` stops it. */
   stream(fields: KeptFields | undefined): void {
-    this.vehicle.streaming = streamingOf(fields ?? {}, this.vehicle.streaming)
+    this.vehicle.link.streaming = streamingOf(fields ?? {}, this.vehicle.link.streaming)
   }
 
   /** Wakes it. Returns the messages that arrive at once: its connection and its state. */
@@ -44,15 +44,16 @@ export class Car {
   /** Parks it and puts it to sleep until it is woken. Returns the messages that arrive at once. */
   sleep(now: number): readonly SimulatedMessage[] {
     const { vehicle } = this
-    Object.assign(vehicle, {
-      now,
-      gear: 'P',
-      trip: undefined,
-      metersPerSecond: 0,
-      charging: undefined,
-      portOpen: false,
+    vehicle.now = now
+    Object.assign(vehicle.drive, { gear: 'P', trip: undefined, metersPerSecond: 0 })
+    Object.assign(vehicle.battery, { charging: undefined, portOpen: false })
+    Object.assign(vehicle.cabin, {
+      climateOn: false,
+      occupied: false,
+      driverDoorOpen: false,
+      trunkOpen: false,
+      locked: true,
     })
-    Object.assign(vehicle, { climateOn: false, occupied: false, driverDoorOpen: false, trunkOpen: false, locked: true })
     this.#steps = sleep(vehicle, Infinity)
     // Its state changes in the first step, so the caller sees it asleep.
     const message = this.#steps.next().value
@@ -69,7 +70,7 @@ export class Car {
   }
 
   #hasNetwork(now: number): boolean {
-    return !this.isCutOff && this.vehicle.offlineUntil <= now
+    return !this.isCutOff && this.vehicle.link.offlineUntil <= now
   }
 
   #stepWhile(isGoing: () => boolean): SimulatedMessage[] {

@@ -102,25 +102,25 @@ const done: CommandEffect = { result: true, reason: '' }
 const refused = (reason: string): CommandEffect => ({ result: false, reason })
 
 const effects: Readonly<Record<string, (vehicle: Vehicle, body: JsonObject) => CommandEffect>> = {
-  charge_start({ charging }) {
+  charge_start({ battery: { charging } }) {
     if (charging === undefined) return refused('disconnected')
     if (charging.state !== 'Stopped') return refused(charging.state === 'Complete' ? 'complete' : 'is_charging')
     charging.state = 'Charging'
     return done
   },
-  charge_stop({ charging }) {
+  charge_stop({ battery: { charging } }) {
     if (charging?.state !== 'Charging') return refused('not_charging')
     charging.state = 'Stopped'
     return done
   },
   set_charge_limit(vehicle, { percent }) {
     if (typeof percent !== 'number' || percent < 50 || percent > 100) return refused('invalid_percent')
-    return set(vehicle, { chargeLimitPercent: percent })
+    return set(vehicle.battery, { chargeLimitPercent: percent })
   },
-  door_lock: (vehicle) => set(vehicle, { locked: true }),
-  door_unlock: (vehicle) => set(vehicle, { locked: false }),
-  auto_conditioning_start: (vehicle) => set(vehicle, { climateOn: true }),
-  auto_conditioning_stop: (vehicle) => set(vehicle, { climateOn: false }),
+  door_lock: ({ cabin }) => set(cabin, { locked: true }),
+  door_unlock: ({ cabin }) => set(cabin, { locked: false }),
+  auto_conditioning_start: ({ cabin }) => set(cabin, { climateOn: true }),
+  auto_conditioning_stop: ({ cabin }) => set(cabin, { climateOn: false }),
   set_vehicle_name: (vehicle, { vehicle_name: name }) => set(vehicle, { name: String(name).slice(0, 64) }),
 }
 
@@ -130,7 +130,7 @@ export function carryOut(vehicle: Vehicle, name: string, body: JsonObject): Comm
   return effect === undefined ? done : effect(vehicle, body)
 }
 
-function set(vehicle: Vehicle, change: Partial<Vehicle>): CommandEffect {
-  Object.assign(vehicle, change)
+function set<Part extends object>(part: Part, change: Partial<Part>): CommandEffect {
+  Object.assign(part, change)
   return done
 }

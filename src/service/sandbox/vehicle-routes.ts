@@ -105,7 +105,7 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
   }),
   fleet_telemetry_errors: ({ memory }) => ({ fleet_telemetry_errors: memory.errors }),
   charge_history: ({ car: { vehicle } }) => {
-    const kwh = Math.round((vehicle.charging?.energyInWh ?? 0) / 1_000)
+    const kwh = Math.round((vehicle.battery.charging?.energyInWh ?? 0) / 1_000)
     const value = { value: String(kwh), after_adornment: 'kWh', title: 'Total charged', raw_value: kwh }
     return {
       screen_title: 'Charging history',
@@ -120,9 +120,9 @@ const keptReads: Readonly<Record<string, VehicleRead>> = {
     release_notes: [
       {
         title: 'Minor fixes',
-        subtitle: vehicle.version.split(' ')[0],
+        subtitle: vehicle.firmware.version.split(' ')[0],
         description: 'This release contains minor fixes and improvements.',
-        customer_version: vehicle.version.split(' ')[0],
+        customer_version: vehicle.firmware.version.split(' ')[0],
       },
     ],
   }),
