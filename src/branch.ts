@@ -37,8 +37,8 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
   /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
   readonly name: string
   /**
-   * Only behind `postgresInbox` and `durableObjectInbox`: where the branch keeps messages until its own handlers are done, a schema or a binding of its
-   * own. Behind any other inbox, a branch reads the inbox of its receiver.
+   * Only behind `postgresInbox`: where the branch keeps messages until its own handlers are done, a schema of its own. Behind any other inbox, a branch
+   * reads the inbox of its receiver.
    */
   readonly inbox?: InboxFactory
   /** What the branch can do beside handling, such as `vehicles(…)`. The parts of the receiver know nothing of the branch. */
@@ -131,7 +131,7 @@ function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
   const { byName } = front.intake.parts.behind
   if (reads !== undefined && options.inbox !== undefined)
     throw new FleethookError('option_invalid', 'A branch reads the inbox of its receiver, and has no option `inbox`.', {
-      hint: 'Leave it out. Only behind postgresInbox and durableObjectInbox does a branch have an inbox of its own.',
+      hint: 'Leave it out. Only behind postgresInbox does a branch have an inbox of its own.',
     })
   const settings = settingsOfBranch(
     front.settings,
@@ -210,8 +210,8 @@ function openedWith({ intake }: HostedReceiver, reader: Inbox): Inbox {
 }
 
 /**
- * For the messages that a branch makes itself. In one process their ids follow the ids of the receiver. An object elsewhere uses numbers
- * that a receiver does not reach within a millisecond.
+ * For the messages that a branch makes itself. In one process their ids follow the ids of the receiver. Others use numbers that a receiver does not
+ * reach within a millisecond.
  */
 function idsFor(ids: DeliveryIds, inbox: Settings['inbox']): DeliveryIds {
   return inbox.place === undefined ? ids : new DeliveryIds(1_536)
@@ -242,11 +242,8 @@ function problemOf(front: Settings['inbox'], own: Settings['inbox'], taken: Read
     }
   if (before !== undefined && before.of !== behind?.of)
     return {
-      what: `must be a ${before.of}, like that of its receiver: the next message of a vehicle can be handled by another process, or another object.`,
-      hint:
-        before.of === 'postgresInbox'
-          ? "Give it the same pool and a schema of its own: postgresInbox({ db, schema: 'crm' })."
-          : 'Give it a binding of its own, and export inboxObject of the branch.',
+      what: `must be a ${before.of}, as for its receiver: the next message of a vehicle can be handled by another process.`,
+      hint: "Give it the same pool and a schema of its own: postgresInbox({ db, schema: 'crm' }).",
     }
   if (behind?.takes === false)
     return {

@@ -11,8 +11,8 @@ import { givenOnce } from './forwarding.ts'
 import { hostedBy } from '../../src/receiver/hosted.ts'
 import { createInboxObject } from './durable-object/object.ts'
 import { ObjectsInbox } from './durable-object/objects.ts'
+import type { ObjectOptions } from './durable-object/places.ts'
 import type { InboxObjectClass, ObjectNamespace } from './durable-object/platform.ts'
-import type { Keeping } from './durable-object/room.ts'
 
 export type { Retention } from '../../src/inbox/inbox.ts'
 export type {
@@ -56,7 +56,7 @@ const rules: Rules<DurableObjectInboxOptions<never>> = {
 }
 
 /** What each inbox keeps in its objects. */
-const made = new WeakMap<object, Omit<Keeping, 'pendingMessages' | 'pendingBytes'>>()
+const made = new WeakMap<object, Omit<ObjectOptions, 'kept'>>()
 
 /**
  * Keeps messages in Durable Objects with SQLite storage. `shards` objects share the vehicles, and each vehicle belongs to one
@@ -131,8 +131,6 @@ export function inboxObject(receiver: Drainable): InboxObjectClass {
       { hint: 'Give createReceiver the option inbox: durableObjectInbox({ objects: (env) => env.FLEETHOOK_INBOX }).' },
     )
   }
-  const { limits, inbox } = parts.settings
-  const { useEnv = () => {} } = inbox
-  const { pendingMessages = 50_000, pendingBytes = keeping.maxBytes } = limits
-  return createInboxObject(parts, { ...keeping, pendingMessages, pendingBytes }, useEnv)
+  const { useEnv = () => {} } = parts.settings.inbox
+  return createInboxObject(parts, keeping, useEnv)
 }

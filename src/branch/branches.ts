@@ -7,7 +7,7 @@ import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
 import { letGo } from '../operator/operated.ts'
 import type { HostedReceiver } from '../receiver/hosted.ts'
-import type { Behind, BranchesBehind, Intake } from '../receiver/intake.ts'
+import type { Behind, BranchesBehind, Intake, ReceiverParts } from '../receiver/intake.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
 
 /** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
@@ -26,6 +26,8 @@ interface Joined {
   readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
 
+type Front = Pick<HostedReceiver, 'intake' | 'settings'>
+
 /** The branches of a receiver. They open and stop with it, and it never waits for a branch that fails. */
 export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
@@ -34,14 +36,14 @@ export class Branches implements BranchesBehind {
   /** The branches that read the inbox of the receiver, by name. */
   readonly #readers = new Map<string, Intake>()
   readonly #joined: Joined[] = []
-  readonly #front: HostedReceiver
+  readonly #front: Front
   /** Resolves when a drain of the receiver has ended all work. */
   readonly #whenQuiet: Promise<void>
   #quiet: () => void = () => {}
   /** By name: since when a branch lacks messages. */
   readonly #owedSinceMs = new Map<string, number>()
 
-  constructor(front: HostedReceiver) {
+  constructor(front: Front) {
     this.#front = front
     this.#whenQuiet = new Promise((resolve) => (this.#quiet = resolve))
     this.#byName = front.intake.parts.behind.byName
@@ -56,13 +58,15 @@ export class Branches implements BranchesBehind {
 
   /** A branch that reads the inbox of the receiver. */
   addReader(name: string, branch: BranchBehind, intake: Intake, opened: OpenOptions | undefined): void {
+    this.#byName.set(name, branch)
     this.#readers.set(name, intake)
-    const failed = (error: unknown): void => {
-      // It was closed while it opened.
-      if (!intake.isDraining) intake.parts.reports.inboxFailed(error)
-    }
-    const joined = { name, branch, failed, hasAll: () => true, noteGap: () => {}, handOver: () => undefined }
-    this.add(name, joined, opened)
+    if (opened !== undefined) void this.#openReader(intake, opened)
+  }
+
+  behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind {
+    const its = new Branches({ intake: front, settings: front.parts.settings })
+    for (const [name, { parts }] of this.#readers) its.#readers.set(name, intakeOf(name, parts))
+    return its
   }
 
   /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
@@ -91,10 +95,21 @@ export class Branches implements BranchesBehind {
 
   open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined {
     this.#missed(owed)
-    const open = Promise.all(this.#joined.map(({ branch, failed }) => branch.open(options).catch(failed)))
+    const readers = [...this.#readers.values()].map((intake) => this.#openReader(intake, options))
+    const joined = this.#joined.map(({ branch, failed }) => branch.open(options).catch(failed))
+    const open = Promise.all([...readers, ...joined])
     const { settings, intake } = this.#front
     const isWaitedFor = intake.durability !== 'memory' && settings.inbox.place === undefined
     return isWaitedFor ? resolvedOr(open, settings.clock, openMs) : undefined
+  }
+
+  async #openReader(intake: Intake, options: OpenOptions): Promise<void> {
+    try {
+      await intake.readiness.open(options)
+    } catch (error) {
+      // It was closed while it opened.
+      if (!intake.isDraining) intake.parts.reports.inboxFailed(error)
+    }
   }
 
   handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined {

@@ -57,7 +57,7 @@ export class HandOver {
     const { inbox, core } = front.intake
     const isFirst = (inbox.handsOut ?? 'here') === 'here' && front.settings.inbox.place === undefined
     this.#isEarly = isFirst && core.options.parts.every(({ admit }) => admit === undefined)
-    if (front.settings.inbox.place?.of !== 'durableObjectInbox') branch.intake.timersBy = this.#timers
+    branch.intake.timersBy = this.#timers
   }
 
   /**

@@ -6,7 +6,7 @@ import { gapOf } from '../events/gap.ts'
 import type { GapReporting } from '../gaps/gaps.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
 import type { InboxEvent, InboxMessage, Waiting } from '../inbox/inbox.ts'
-import { vinOf } from '../inbox/receipts.ts'
+import { type Receipts, vinOf } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { Reports } from '../reports/reports.ts'
 
@@ -15,7 +15,11 @@ export interface FollowingHost {
   readonly core: Core
   readonly gaps: GapReporting
   readonly window: Window<Waiting> | undefined
-  readonly parts: { readonly reports: Reports; readonly settings: { readonly log: Log } }
+  readonly parts: {
+    readonly reports: Reports
+    readonly receipts: Pick<Receipts, 'reread'>
+    readonly settings: { readonly log: Log }
+  }
 }
 
 type Stored = Extract<InboxEvent, { readonly type: 'stored' }>
@@ -87,7 +91,10 @@ export class Following {
     if (lost.length > 0) parts.reports.refusals.note({ error: 'inbox_full', hint }, { door: 'root', messages: lost })
     for (const { lane, receivedAt } of lost)
       gaps.note({ vin: vinOf(lane), reason: 'inbox_full', fromMs: receivedAt, missed: 1 })
-    for (const { event } of messages) if (event?.topic === 'gap') gaps.note(gapOf(event))
+    for (const message of messages) {
+      const event = message.kind === 'gap' ? (message.event ?? parts.receipts.reread(message)) : undefined
+      if (event?.topic === 'gap') gaps.note(gapOf(event))
+    }
   }
 
   /** The inbox needed the room of messages that waited for the branch. */

@@ -58,6 +58,8 @@ export interface BranchesBehind {
   open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined
   /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
   handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined
+  /** The same branches behind another intake of this receiver: each Durable Object has one, and one for each of them, which `intakeOf` makes. */
+  behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind
   /** Tells the branches that read the receiver's inbox what it knows about time and gaps. */
   tellStates(tell: (states: VehicleStates) => void): void
   /** The receiver has drained, and puts nothing any more. Its inbox is closed after that. */

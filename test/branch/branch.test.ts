@@ -476,12 +476,12 @@ describe('at construction', () => {
     ['sqlite', 'memory', 'reads the inbox of its receiver'],
     ['sqlite', 'schema', 'reads the inbox of its receiver'],
     ['postgres', 'schema', undefined],
-    ['objects', 'objects', undefined],
+    ['objects', 'objects', 'reads the inbox of its receiver'],
     ['postgres', 'postgres', 'the same place'],
     ['postgres', 'handles', "the role 'handle'"],
     ['postgres', 'sqlite', 'must be a postgresInbox'],
     ['postgres', 'memory', 'must be a postgresInbox'],
-    ['objects', 'memory', 'must be a durableObjectInbox'],
+    ['objects', 'memory', 'reads the inbox of its receiver'],
     ['kafka', 'sqlite', 'another group of the same topic'],
   ] as const)('behind %s, %s: %s', (front, own, problem) => {
     const receiver = createReceiver({ secret: false, inbox: all[front](), log: silence })

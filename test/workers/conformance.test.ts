@@ -17,13 +17,15 @@ test("a Durable Object's inbox and its states of vehicles do what every inbox do
   expect(outcomes.length).toBeGreaterThan(30)
 })
 
-test('a message that is handled costs two rows written, which is most of its price, and a third one with the state of its vehicle', async ({
+test('a message that is handled costs two rows written, which is most of its price, and one more with the state of its vehicle or a branch', async ({
   expect,
 }) => {
   using worker = await storedWorker(source)
   await using target = await spawnTarget(worker.commands.workerd)
   expect(await (await fetch(`${target.url}/rows`)).text()).toBe('2')
   expect(await (await fetch(`${target.url}/rows-with-vehicles`)).text()).toBe('3')
+  expect(await (await fetch(`${target.url}/rows-with-branch`)).text()).toBe('3')
+  expect(await (await fetch(`${target.url}/rows-with-branches`)).text()).toBe('9')
 })
 
 test('dead letters are kept within their bounds, and count when there is no room', async ({ expect }) => {

@@ -1,2 +1,28 @@
 // The inbox inside a Durable Object. No entry of the package has it, because only the object creates it.
-export { createObjectInbox as objectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import { ObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
+import type { ObjectStorage } from '../../adapters/inbox/durable-object.ts'
+import type { InboxHost } from '../../src/extend.ts'
+import { usualSettings } from '../../src/testing/kept-message.ts'
+
+interface Given extends Partial<InboxHost> {
+  readonly maxBytes: number
+  readonly dead: { readonly forMs: number; readonly maxBytes: number }
+  /** Dead letters that were received at these times were deleted. */
+  readonly dropped?: (receivedAtMs: readonly number[]) => void
+}
+
+export function objectInbox(storage: ObjectStorage, { maxBytes, dead, dropped, ...settings }: Given): ObjectInbox {
+  return new ObjectInbox(
+    storage,
+    { maxBytes, dead, kept: () => {} },
+    {
+      ...usualSettings,
+      ...settings,
+      on(event) {
+        if (event.type !== 'gap') return
+        const { fromMs, toMs = fromMs } = event.gap
+        dropped?.(fromMs === toMs ? [fromMs] : [fromMs, toMs])
+      },
+    },
+  )
+}

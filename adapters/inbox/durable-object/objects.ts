@@ -17,7 +17,7 @@ import type { Failing, FailingHandler } from '../../../src/observe/stats.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
 import { ForwardingInbox, readsNothing } from '../forwarding.ts'
-import type { Questions, Reply } from './object.ts'
+import type { Question, Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 
 /** The most times that a Worker calls an object that was just moved or restarted. */
@@ -40,9 +40,15 @@ export class ObjectsInbox extends ForwardingInbox {
   readonly #options: ObjectsOptions
   readonly #settings: InboxHost
   readonly #everyShard: readonly number[]
+  /** The name of the branch whose questions it asks. */
+  readonly #branch: string | undefined
+  /** The receiver or one of its branches keeps states of vehicles. */
+  #keepsVehicles: boolean
 
-  constructor(settings: InboxHost, options: ObjectsOptions) {
+  constructor(settings: InboxHost, options: ObjectsOptions, branch?: string) {
     super(settings)
+    this.#branch = branch
+    this.#keepsVehicles = settings.keepsVehicles === true
     this.#settings = settings
     this.#options = options
     this.#everyShard = Array.from({ length: options.shards }, (_, shard) => shard)
@@ -64,8 +70,15 @@ export class ObjectsInbox extends ForwardingInbox {
     }
   }
 
+  /** The objects give each message to the branch. What asks for it here asks them. */
+  reader(name: string, settings: InboxHost): Inbox {
+    this.#keepsVehicles ||= settings.keepsVehicles === true
+    return new ObjectsInbox(settings, this.#options, name)
+  }
+
   protected async forward(messages: readonly InboxMessage[], from?: RequestScope): Promise<void> {
-    const { keepsVehicles = false, openGaps = () => [] } = this.#settings
+    const { openGaps = () => [] } = this.#settings
+    const keepsVehicles = this.#keepsVehicles
     const env = from?.env ?? this.#options.bindings()
     // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.
     const ofAll = messages.flatMap(({ event }) =>
@@ -113,24 +126,25 @@ export class ObjectsInbox extends ForwardingInbox {
   }
 
   /** Asks one object. Rejects with the `FleethookError` in its answer, or with the error that prevented an answer. */
-  async #ask<Question extends keyof Questions>(
+  async #ask<Asked extends keyof Questions>(
     shard: number,
     env: unknown,
-    question: Question,
-    about: Parameters<Questions[Question]>[0],
-  ): Promise<Awaited<ReturnType<Questions[Question]>>> {
-    const reply = await this.#send(shard, env, JSON.stringify({ question, about }))
+    question: Asked,
+    about: Parameters<Questions[Asked]>[0],
+  ): Promise<Awaited<ReturnType<Questions[Asked]>>> {
+    const asked: Question<Asked> = { question, about, branch: this.#branch }
+    const reply = await this.#send(shard, env, JSON.stringify(asked))
     if (!('error' in reply)) return reply.value as never
     const { code, message, hint } = reply.error
     throw new FleethookError(code, message, { hint })
   }
 
   /** Asks all objects, because neither an id nor a time says which one has a message. */
-  #askAll<Question extends keyof Questions>(
-    question: Question,
-    about: Parameters<Questions[Question]>[0],
+  #askAll<Asked extends keyof Questions>(
+    question: Asked,
+    about: Parameters<Questions[Asked]>[0],
     env: unknown = this.#options.bindings(),
-  ): Promise<Awaited<ReturnType<Questions[Question]>>[]> {
+  ): Promise<Awaited<ReturnType<Questions[Asked]>>[]> {
     return Promise.all(this.#everyShard.map((shard) => this.#ask(shard, env, question, about)))
   }
 

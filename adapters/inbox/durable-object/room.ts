@@ -1,9 +1,11 @@
-import type { Retention } from '../../../src/inbox/inbox.ts'
-import { msOfSeq } from '../../../src/inbox/delivery-id.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
-import { dead, type Rows, waiting } from './rows.ts'
+import { msOfSeq } from '../../../src/inbox/delivery-id.ts'
+import { neverFits, type Retention, whyNeverFit } from '../../../src/inbox/inbox.ts'
+import type { PlaceRows, Released } from './place-rows.ts'
+import { dead } from './rows.ts'
+import type { ObjectStore } from './store.ts'
 
+/** What a reader of an object may keep. */
 export interface Keeping {
   /** All of its messages together, in bytes. */
   readonly maxBytes: number
@@ -18,28 +20,26 @@ export type Dropped = (receivedAtMs: readonly number[]) => void
 
 const forgottenAtOnce = 200
 
-/** Knows how full an object is: counts when the object opens, and then follows every change. */
+/** Knows how much one reader of an object has: counts when the object opens, and then follows every change. */
 export class Room {
   readonly pending: { messages: number; bytes: number } = { messages: 0, bytes: 0 }
-  readonly #rows: Rows
+  readonly #store: ObjectStore
+  readonly #rows: PlaceRows
   readonly #keeping: Keeping
   readonly #dropped: Dropped
   #deadBytes = 0
 
-  constructor(rows: Rows, keeping: Keeping, dropped: Dropped) {
+  constructor(store: ObjectStore, rows: PlaceRows, keeping: Keeping, dropped: Dropped) {
+    this.#store = store
     this.#rows = rows
     this.#keeping = keeping
     this.#dropped = dropped
   }
 
   count(): void {
-    const [total] = this.#rows(
-      `SELECT count(*) FILTER (WHERE state = ${waiting}) AS messages, sum(bytes) FILTER (WHERE state = ${waiting}) AS pending,
-         sum(bytes) FILTER (WHERE state = ${dead}) AS dead FROM fleethook_messages`,
-    )
-    this.pending.messages = Number(total?.['messages'])
-    this.pending.bytes = Number(total?.['pending'])
-    this.#deadBytes = Number(total?.['dead'])
+    const { messages, pending, dead: deadBytes } = this.#rows.totals()
+    Object.assign(this.pending, { messages, bytes: pending })
+    this.#deadBytes = deadBytes
   }
 
   fits(messages: number, bytes: number): boolean {
@@ -74,15 +74,21 @@ export class Room {
     this.pending.bytes -= bytes
   }
 
+  /** The handlers of a message are done. */
+  settled({ bytes, isGone }: Released): void {
+    this.leave(1, bytes)
+    if (isGone) this.#store.bytes -= bytes
+  }
+
   /** A message became a dead letter. Older ones make room for it. */
   died(bytes: number): void {
     this.leave(1, bytes)
     this.#deadBytes += bytes
     const dropped: number[] = []
     while (this.#deadBytes > this.#keeping.dead.maxBytes) {
-      const oldest = this.#forget('1', 1)
-      if (oldest.length === 0) break
-      dropped.push(...oldest)
+      const [oldest] = this.#rows.dead(Number.MAX_SAFE_INTEGER, 1)
+      if (oldest === undefined || !this.discard(oldest)) break
+      dropped.push(oldest)
     }
     this.#drop(dropped)
   }
@@ -100,27 +106,28 @@ export class Room {
 
   /** Deletes a dead letter. Returns whether there was one. */
   discard(place: number): boolean {
-    return this.#forget('place = ?', 1, place).length === 1
+    const released = this.#rows.release(place, dead)
+    if (released === undefined) return false
+    const { bytes, isGone } = released
+    this.#deadBytes -= bytes
+    if (isGone) this.#store.bytes -= bytes
+    return true
+  }
+
+  /** Dead letters are deleted, with their messages: the receiver needed the room. */
+  expended(places: readonly number[], bytes: number): void {
+    this.#deadBytes -= bytes
+    this.#drop(places)
   }
 
   /** Deletes dead letters whose retention is over. */
   sweep(nowMs: number): void {
-    if (this.#deadBytes > 0) this.#drop(this.#forget('died_at < ?', forgottenAtOnce, nowMs - this.#keeping.dead.forMs))
+    if (this.#deadBytes === 0) return
+    const old = this.#rows.dead(nowMs - this.#keeping.dead.forMs, forgottenAtOnce)
+    this.#drop(old.filter((place) => this.discard(place)))
   }
 
   #drop(places: readonly number[]): void {
     if (places.length > 0) this.#dropped(places.map(msOfSeq))
-  }
-
-  /** Returns the places of what it deleted. */
-  #forget(which: string, atMost: number, ...bindings: readonly number[]): readonly number[] {
-    const gone = this.#rows(
-      `DELETE FROM fleethook_messages WHERE place IN
-         (SELECT place FROM fleethook_messages WHERE state = ${dead} AND ${which} ORDER BY place LIMIT ${atMost})
-       RETURNING bytes, place`,
-      ...bindings,
-    )
-    for (const { bytes } of gone) this.#deadBytes -= Number(bytes)
-    return gone.map(({ place }) => Number(place))
   }
 }

@@ -3,25 +3,23 @@ import type { ObjectStorage, SqlValue } from '../../../adapters/inbox/durable-ob
 import type { Inbox, InboxHost, StoredVehicle } from '../../../src/extend.ts'
 import { inboxConformance, type InboxUnderTest } from '../../../src/testing.ts'
 import { vehiclesConformance } from '../../conformance/vehicles-conformance.ts'
-import { lettersIn } from '../../../src/testing/kept-message.ts'
+import { readersConformance } from '../../conformance/readers-conformance.ts'
+import { lettersIn, usualSettings } from '../../../src/testing/kept-message.ts'
 
 /** The result of a check: nothing, or why it failed. */
 export type Outcome = readonly [name: string, failure: string | undefined]
 
 function inboxOn(storage: ObjectStorage, settings: InboxHost): Inbox {
   const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
-  return objectInbox(storage, {
-    ...{ ...limits, keepsVehicles },
-    ...{ pendingMessages, pendingBytes },
-  })
+  return objectInbox(storage, { ...limits, keepsVehicles, pendingMessages, pendingBytes })
 }
 
 const counted = { id: '018dd9c4-3fd4-7000-8000-000000000000', lane: 'V', text: '{}', bytes: 2, receivedAt: 1 }
 
 const state: StoredVehicle = { vin: 'V', seq: 1, seenMs: 1, bytes: 2, text: () => '{}' }
 
-/** Rows that the platform would bill for a message, from `put` to `settle`. */
-async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Promise<number> {
+/** Rows that the platform would bill for a message, from `put` to `settle`, of the receiver and this many branches. */
+async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean, branches: number = 0): Promise<number> {
   let rows = 0
   const inbox = objectInbox(
     {
@@ -40,12 +38,17 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean): Pr
     },
     { keepsVehicles, ...limits },
   )
+  const readers = Array.from({ length: branches }, (_, nth) => inbox.reader(`crm${nth}`, usualSettings))
   await inbox.open()
   inbox.vehicles?.keep(state)
   rows = 0
   await inbox.put([{ ...counted, door: 'root', kind: 'wire' }])
   await inbox.claim(counted.id)
   await inbox.settle(counted.id, keepsVehicles ? { as: 'done', vehicle: state } : undefined)
+  for (const reader of readers) {
+    await reader.claim(counted.id)
+    await reader.settle(counted.id)
+  }
   return rows
 }
 
@@ -107,17 +110,22 @@ export class FleethookInbox {
     if (request.url.endsWith('/retention')) return Response.json(await retention(storage))
     if (request.url.endsWith('/rows')) return Response.json(await rowsWritten(storage, false))
     if (request.url.endsWith('/rows-with-vehicles')) return Response.json(await rowsWritten(storage, true))
+    if (request.url.endsWith('/rows-with-branch')) return Response.json(await rowsWritten(storage, false, 1))
+    if (request.url.endsWith('/rows-with-branches')) return Response.json(await rowsWritten(storage, false, 7))
     const outcomes: Outcome[] = []
     const subject: InboxUnderTest = {
       create(settings) {
-        for (const table of ['messages', 'vehicles', 'meta'])
-          storage.sql.exec(`DROP TABLE IF EXISTS fleethook_${table}`)
+        for (const { name } of storage.sql
+          .exec("SELECT name FROM sqlite_master WHERE name LIKE 'fleethook_%'")
+          .toArray())
+          storage.sql.exec(`DROP TABLE IF EXISTS "${String(name)}"`)
         return inboxOn(storage, settings)
       },
       reopen: (_, settings) => inboxOn(storage, settings),
       reportsGaps: false,
     }
-    for (const { name, run } of [...inboxConformance(subject), ...vehiclesConformance(subject)]) {
+    const checks = [...inboxConformance(subject), ...vehiclesConformance(subject), ...readersConformance(subject)]
+    for (const { name, run } of checks) {
       try {
         await run()
         outcomes.push([name, undefined])

@@ -5,6 +5,7 @@ import {
   type InboxObjectClass,
   type ObjectNamespace,
 } from '../../../adapters/inbox/durable-object.ts'
+import { type Branch, branch } from '../../../src/branch.ts'
 import { worker, type Worker } from '../../../adapters/workers.ts'
 import {
   createReceiver,
@@ -40,6 +41,8 @@ export interface DurableSettings {
   readonly vehicles?: VehiclesOptions<FieldName>
   /** Also write down what happens to vehicles: by the rules of `everywhere.ts`, each change of the number, or that it was 2 for three seconds, or what follows from facts. */
   readonly edges?: 'rules' | 'numbers' | 'times' | 'facts'
+  /** With a branch `crm`, whose handlers record `crm` and what they handle. Its first messages of these vehicles fail until this attempt. */
+  readonly branch?: { readonly failing?: Readonly<Record<string, number>> }
   /** Handle this number at once, and record their count and the sum of their numbers. */
   readonly batch?: number
 }
@@ -89,6 +92,21 @@ export function receiverOf(
   })
 }
 
+function branchOf(
+  receiver: Receiver<Bindings>,
+  { branch: given, receiver: options }: DurableSettings,
+): Branch<Bindings> {
+  const { failing = {} } = given ?? {}
+  const { retry } = options ?? {}
+  return branch(receiver, { name: 'crm', ...(retry && { retry }) }).on('data', async (event, { env, delivery }) => {
+    const { id, attempt, redelivered, replayed } = delivery
+    const { vin } = event
+    if (!replayed && attempt < (failing[vin] ?? 0)) throw new Error(`not yet: ${attempt}`)
+    const entry = { vin: `crm ${vin}`, number: event.data.BatteryLevel, delivery: id, attempt, redelivered, replayed }
+    await env.LOG.fetch('http://log/', { method: 'POST', body: JSON.stringify(entry) })
+  })
+}
+
 /** A Worker whose handlers record what they handle. It also shows its dead letters and its counts. */
 export function durableWorker(settings: DurableSettings): {
   readonly FleethookInbox: InboxObjectClass
@@ -98,6 +116,7 @@ export function durableWorker(settings: DurableSettings): {
     settings,
     durableObjectInbox<Bindings>({ ...settings.inbox, objects: (env) => env.FLEETHOOK_INBOX }),
   )
+  const crm = settings.branch === undefined ? undefined : branchOf(receiver, settings)
   const { fetch } = worker<Bindings>(receiver)
   return {
     FleethookInbox: inboxObject(receiver),
@@ -113,6 +132,7 @@ export function durableWorker(settings: DurableSettings): {
         const dryRun = searchParams.has('dryRun')
         const asked: Readonly<Record<string, () => unknown>> = {
           '/stats': () => receiver.stats(),
+          ...branchAsked(crm, id, env),
           '/dead': async () => (await Array.fromAsync(deadLetters.list({ vin }))).slice(0, limit),
           '/find': async () => (await deadLetters.get(id)) ?? null,
           '/replay': () => deadLetters.replay(id, { env }),
@@ -135,6 +155,17 @@ export function durableWorker(settings: DurableSettings): {
     },
   }
 }
+
+/** What a Worker can be asked about its branch. */
+const branchAsked = (
+  crm: Branch<Bindings> | undefined,
+  id: string,
+  env: Bindings,
+): Readonly<Record<string, () => unknown>> => ({
+  '/crm-dead': async () => Array.fromAsync(crm?.deadLetters.list() ?? []),
+  '/crm-replay': () => crm?.deadLetters.replay(id, { env }),
+  '/crm-failing': () => crm?.failing(),
+})
 
 /** What a Worker can be asked about facts. */
 const factsAsked = (
