@@ -13,8 +13,12 @@ import type { Reports } from '../reports/reports.ts'
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
 const sliceMs = 10
 
-/** How many handlers a receiver that gives way starts in a task, and its longest rest between two, in milliseconds. */
+/**
+ * A receiver that gives way starts this many handlers in a task, or as many as fit into this part of the time that the last one took: where each commit
+ * takes 50 ms, a few starts for each of them would be very slow, and nobody would feel more. The longest rest between two tasks is in milliseconds.
+ */
 const startsAtOnce = 4
+const partOfTask = 0.1
 const longestRestMs = 50
 
 /**
@@ -38,7 +42,9 @@ export class Lifecycle {
   #starts = 0
   #wanted = false
   #isArmed = false
+  /** By the clock that is never set back: when the task began, and how long the last one took with its rest. */
   #startedAtMs = 0
+  #lastTaskMs = 0
   #timersEndWithRequests = false
 
   constructor(clock: Clock, givesWay: boolean, start: () => void) {
@@ -86,7 +92,7 @@ export class Lifecycle {
     // Such a runtime limits the CPU time of a request itself.
     if (this.#timersEndWithRequests) return true
     if (!this.#isArmed) this.#arm()
-    else if ((this.#givesWay && this.#starts >= startsAtOnce) || this.#clock.now() - this.#startedAtMs >= sliceMs) {
+    else if (this.#tookMs >= this.#sliceMs) {
       this.#wanted = true
       return false
     }
@@ -94,20 +100,31 @@ export class Lifecycle {
     return true
   }
 
+  /** How long this task has taken, in milliseconds. */
+  get #tookMs(): number {
+    return performance.now() - this.#startedAtMs
+  }
+
+  /** How long handlers may be started in this task, in milliseconds. */
+  get #sliceMs(): number {
+    if (!this.#givesWay || this.#starts < startsAtOnce) return sliceMs
+    return Math.min(sliceMs, this.#lastTaskMs * partOfTask)
+  }
+
   /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedAtMs = this.#clock.now()
-    const startedMs = performance.now()
+    this.#startedAtMs = performance.now()
     const run = (): void => {
       this.#isArmed = false
+      this.#lastTaskMs = this.#tookMs
       if (!this.#wanted) return
       this.#wanted = false
       this.#start()
     }
     // The task is over then, with all that others did in it. Then start nothing for as long again: a busy process gives way more.
-    const rest = (): unknown => setTimeout(run, Math.min(longestRestMs, performance.now() - startedMs))
+    const rest = (): unknown => setTimeout(run, Math.min(longestRestMs, this.#tookMs))
     setTimeout(this.#givesWay ? rest : run, 0)
   }
 }

@@ -421,7 +421,9 @@ test('a branch starts few handlers of its backlog while the process is busy', as
   let started = 0
   const crm = branch(receiver, { name: 'crm' }).on('data', () => {
     started += 1
-    return isBusy ? isOpen.promise : undefined
+    if (isBusy) return isOpen.promise
+    occupy(0.5)
+    return undefined
   })
   const body = upTo(2_000).map((at) => data(`V${at % 100}`, at))
   expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
@@ -432,14 +434,33 @@ test('a branch starts few handlers of its backlog while the process is busy', as
   for (let task = 0; task < 40; task += 1) {
     // Between two looks at the timers, so that each of them sees the whole task.
     await new Promise((resolve) => setImmediate(resolve))
-    const untilMs = performance.now() + 5
-    while (performance.now() < untilMs);
+    occupy(5)
   }
   // Four in one task, and none in the next.
   expect(started).toBeGreaterThan(16)
   expect(started).toBeLessThanOrEqual(16 + 20 * 4 + 8)
   await soon(() => expect(crm.stats().handled).toBe(2_000))
 })
+
+test('a branch is not slow where each commit occupies the process: it has a tenth of the time', async () => {
+  const receiver = newReceiver()
+  let handled = 0
+  const crm = branch(receiver, { name: 'crm' }).on('data', () => void (handled += 1))
+  const body = upTo(2_000).map((at) => data(`V${at % 100}`, at))
+  expect((await receiver.accept({ authorization: undefined, body })).status).toBe(200)
+  for (let task = 0; task < 30; task += 1) {
+    await new Promise((resolve) => setImmediate(resolve))
+    occupy(40)
+  }
+  expect(handled).toBeGreaterThan(30 * 4 * 2)
+  await soon(() => expect(crm.stats().handled).toBe(2_000))
+})
+
+/** As a commit of the file on a slow disk does. */
+function occupy(ms: number): void {
+  const untilMs = performance.now() + ms
+  while (performance.now() < untilMs);
+}
 
 test('rules about time work on both sides, each with its own state', async () => {
   const clock = fakeClock()

@@ -56,6 +56,9 @@ export interface Journal {
   readonly edges: readonly EdgeLine[]
 }
 
+/** The file of what a branch has done, beside the file of its receiver's journal. */
+export const journalOf = (receiver: string, branch: string): string => `${receiver}-${branch}`
+
 /** The complete lines of a journal. Skips a line that a dying process did not finish. */
 export function readJournal(path: string): Journal {
   const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1).flatMap(readLine) : []

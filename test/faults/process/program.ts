@@ -1,10 +1,11 @@
 // A receiver on the runtime of the first argument. The vehicle's name decides what its handler does. Handlers write each run to the
 // journal that `SETTINGS` names, which survives the process.
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { kafkaInbox, type KafkaInboxOptions } from '../../../adapters/inbox/kafka.ts'
 import { sqliteInbox, type SqliteInboxOptions } from '../../../adapters/inbox/sqlite.ts'
+import { branch } from '../../../src/branch.ts'
 import {
   createReceiver,
   type Delivery,
@@ -16,7 +17,7 @@ import {
 import type { Change, Edge } from '../../../src/when.ts'
 import { onceIn } from '../../once/in-sqlite.ts'
 import { behaviours, type BehaviourName, isBehaviour } from './behaviours.ts'
-import type { JournalLine } from './journal.ts'
+import { type JournalLine, journalOf } from './journal.ts'
 
 /** The settings from the test. */
 export interface Settings {
@@ -53,11 +54,19 @@ export interface Settings {
   readonly port?: number
   /** Options of the server, beside its port. */
   readonly serve?: object
-  /** When nothing is pending, writes all dead letters to the journal, once. */
+  /** Branches, each with a journal of its own beside the journal: see `journalOf`. */
+  readonly branches?: readonly BranchSettings[]
+  /** When nothing is pending, writes all dead letters to the journals, once. */
   readonly listsDead?: boolean
   readonly options?: Pick<ReceiverOptions, 'concurrency' | 'timeoutMs' | 'retry' | 'limits'>
   /** Options of the inbox, beside its path. */
   readonly inbox?: Omit<SqliteInboxOptions, 'path'>
+}
+
+export interface BranchSettings {
+  readonly name: string
+  /** Its handler fails until this file exists: the server that it calls is down. */
+  readonly downUntil?: string
 }
 
 const settings: Settings = JSON.parse(process.env['SETTINGS'] ?? '{}')
@@ -78,8 +87,8 @@ if (settings.clockOffset !== undefined) {
 
 const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-function note(line: JournalLine): void {
-  appendFileSync(settings.journal, `${JSON.stringify(line)}\n`)
+function note(line: JournalLine, journal: string = settings.journal): void {
+  appendFileSync(journal, `${JSON.stringify(line)}\n`)
 }
 
 /** The handler of `fails-12` has the behaviour `fails`, and the handler of `V12` works. */
@@ -110,18 +119,20 @@ async function work(vin: string, number: number, delivery: Delivery): Promise<vo
   if (behaviour !== undefined) await behaviours[behaviour]()
   else if (settings.handlerMs > 0) await wait(settings.handlerMs * (1 + Math.random()))
   if (settings.leakBytes !== undefined) leaked.push(Array.from({ length: settings.leakBytes / 8 }, () => 0))
-  note({
-    kind: 'run',
-    pid: process.pid,
-    vin,
-    number,
-    delivery: delivery.id,
-    attempt: delivery.attempt,
-    redelivered: delivery.redelivered,
-    replayed: delivery.replayed,
-    startedAtMs,
-    atMs: now(),
-  })
+  noteRun({ vin, number, startedAtMs }, delivery)
+}
+
+function noteRun(
+  run: { readonly vin: string; readonly number: number; readonly startedAtMs: number },
+  { id: delivery, attempt, redelivered, replayed }: Delivery,
+  journal?: string,
+): void {
+  note({ kind: 'run', pid: process.pid, ...run, delivery, attempt, redelivered, replayed, atMs: now() }, journal)
+}
+
+function noteGap({ vin, reason, from, to, missed }: EventOf<'gap'>, journal?: string): void {
+  const times = { fromMs: from.getTime(), toMs: to.getTime() }
+  note({ kind: 'gap', pid: process.pid, ...(vin === undefined ? {} : { vin }), reason, ...times, missed }, journal)
 }
 
 async function ledger({ path, isMarked }: NonNullable<Settings['ledger']>): Promise<Handler<'data'>> {
@@ -149,17 +160,9 @@ const receiver = createReceiver({
 })
 // A process that only receives has no handlers.
 if (settings.kafka?.role !== 'receive') {
-  receiver.on('gap', ({ vin, reason, from, to, missed }) => {
-    note({
-      kind: 'gap',
-      pid: process.pid,
-      ...(vin === undefined ? {} : { vin }),
-      reason,
-      fromMs: from.getTime(),
-      toMs: to.getTime(),
-      missed,
-    })
-    console.log(`gap ${reason} ${to.getTime() - from.getTime()}`)
+  receiver.on('gap', (gap) => {
+    noteGap(gap)
+    console.log(`gap ${gap.reason} ${gap.to.getTime() - gap.from.getTime()}`)
   })
   if (settings.ledger !== undefined) receiver.on('data', await ledger(settings.ledger))
   if (settings.batch === undefined)
@@ -187,20 +190,36 @@ if (settings.edges === true) {
   })
 }
 
+const branches = (settings.branches ?? []).map(({ name, downUntil }) => {
+  const journal = journalOf(settings.journal, name)
+  const behind = branch(receiver, { name })
+  behind.on('gap', (gap) => noteGap(gap, journal))
+  behind.on('data', ({ vin, data }, { delivery }) => {
+    if (downUntil !== undefined && !existsSync(downUntil)) throw new Error('The other server is down.')
+    noteRun({ vin, number: data.Odometer ?? -1, startedAtMs: now() }, delivery, journal)
+  })
+  return { behind, journal }
+})
+
 async function noteDeadLetters(): Promise<void> {
-  for await (const { id: delivery, event, error } of receiver.deadLetters.list()) {
-    if (event.topic === 'data')
-      note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery, error })
-  }
+  for (const { behind, journal } of [{ behind: receiver, journal: settings.journal }, ...branches])
+    for await (const { id: delivery, event, error } of behind.deadLetters.list())
+      if (event.topic === 'data')
+        note({ kind: 'dead', vin: event.vin, number: event.data.Odometer ?? -1, delivery, error }, journal)
   console.log('dead letters listed')
 }
 
 const server = await adapter.serve(receiver, { port: settings.port ?? 0, hostname: '127.0.0.1', ...settings.serve })
 let listsDead = settings.listsDead === true
 setInterval(() => {
-  const { pending, deadLettered, openGaps } = receiver.stats()
-  console.log(`pending ${pending.messages} dead ${deadLettered} rss ${process.memoryUsage().rss} gaps ${openGaps}`)
-  if (!listsDead || pending.messages > 0 || openGaps > 0) return
+  const all = [receiver, ...branches.map(({ behind }) => behind)].map((each) => each.stats())
+  const sum = (figure: (stats: (typeof all)[number]) => number): number =>
+    all.reduce((count, stats) => count + figure(stats), 0)
+  const pending = sum((stats) => stats.pending.messages)
+  const openGaps = sum((stats) => stats.openGaps)
+  const dead = sum((stats) => stats.deadLettered)
+  console.log(`pending ${pending} dead ${dead} rss ${process.memoryUsage().rss} gaps ${openGaps}`)
+  if (!listsDead || pending > 0 || openGaps > 0) return
   listsDead = false
   void noteDeadLetters()
 }, 50).unref()

@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { expect } from 'vitest'
 import { spawnTarget, type Target } from '../../conformance/spawn.ts'
 import { programCommand, type ServerRuntime } from '../../runtimes/targets.ts'
-import { type Journal, readJournal } from './journal.ts'
+import { type Journal, journalOf, readJournal } from './journal.ts'
 import type { Settings } from './program.ts'
 import { newFolder } from '../../folder.ts'
 
@@ -12,7 +12,8 @@ export interface Site {
   readonly path: string
   /** `changed`: settings of only this process. */
   start(changed?: Partial<Settings>, env?: Readonly<Record<string, string>>): Promise<Target>
-  journal(): Journal
+  /** What the handlers of the receiver have done, or of a branch. */
+  journal(branch?: string): Journal
   /** The dead letters, for a time without a process. Kills can come faster than handlers end, and three of them make a message suspect. */
   dead(): ReadonlySet<string>
 }
@@ -32,7 +33,7 @@ export function createSite(
       const program = join(import.meta.dirname, 'program.ts')
       return spawnTarget(programCommand(runtime, program, { SETTINGS: JSON.stringify(all), ...env }))
     },
-    journal: () => readJournal(journal),
+    journal: (branch) => readJournal(branch === undefined ? journal : journalOf(journal, branch)),
     dead() {
       using db = new DatabaseSync(path, { readOnly: true })
       const sql =

@@ -10,6 +10,8 @@ import { budgetUsed, rowBytes, Volume } from './volume.ts'
 /** Rows in one step, which takes some milliseconds, and the most steps of one commit. */
 const stepRows = 512
 const mostRounds = 64
+/** What somebody still needs goes in steps of this many bytes: no more than new messages need may be lost. */
+const stepBytes = 1_048_576
 /** The interval between two counts of the dead letters' bytes. */
 const deadCountMs = 5_000
 
@@ -156,7 +158,7 @@ export class SpaceKeeper {
     const { all, expendable, shared, receiver } = this.#readers
     const oldest = [...expendable.values()].map((found) => found.all(stepRows)).filter((rows) => rows.length > 0)
     const first = oldest.toSorted(([one], [other]) => Number(one?.['place']) - Number(other?.['place']))[0] ?? []
-    const seqs = first.map(({ place }) => Number(place))
+    const seqs = oneStep(first).map(({ place }) => Number(place))
     for (const reader of all) {
       if (reader === receiver) continue
       const rows = seqs.flatMap((place) => {
@@ -173,7 +175,7 @@ export class SpaceKeeper {
   #dropDead(): boolean {
     let isAny = false
     for (const reader of this.#readers.all) {
-      const oldest = reader.statements.oldDead.all(0, 1, stepRows)
+      const oldest = oneStep(reader.statements.oldDead.all(0, 1, stepRows))
       for (const row of oldest) this.#dropLetter(reader, row)
       if (oldest.length > 0) this.#drops.note(reader, { dead: oldest })
       isAny ||= oldest.length > 0
@@ -221,6 +223,13 @@ export class SpaceKeeper {
       throw error
     }
   }
+}
+
+/** The first of the rows, as many as a step drops. */
+function oneStep(rows: readonly SqlRow[]): readonly SqlRow[] {
+  let bytes = 0
+  const end = rows.findIndex((row) => (bytes += Number(row['bytes'])) >= stepBytes)
+  return end < 0 ? rows : rows.slice(0, end + 1)
 }
 
 function bytesFor(puts: Transaction['puts']): number {

@@ -393,7 +393,7 @@ function sharedSql(numbers: readonly number[]) {
 /** The oldest messages that wait for this reader, with which the receiver is done, and that are nobody's dead letters. */
 export function expendableSql(number: number, numbers: readonly number[]): string {
   const others = ['pending', ...numbers.map((each) => `dead${suffixOf(each)}`)]
-  return `SELECT place FROM pending${suffixOf(number)} p
+  return `SELECT place, bytes FROM pending${suffixOf(number)} p
     WHERE ${others.map((table) => `NOT EXISTS (SELECT 1 FROM ${table} t WHERE t.place = p.place)`).join(' AND ')}
     ORDER BY place LIMIT ?`
 }
