@@ -83,6 +83,7 @@ function rulesOf({ unitSeconds, zone, night }: FactsSettings) {
       night: starts(all(has(tariff), hours(...night, { zone: 'UTC' }))),
     },
     customer: changed(customer),
+    booking: changed(booking),
     trip: episode('trip', { during: driving, by: [customer], waits: units(2), measures }),
     day: episode('day', { during: driving, splitsAt: { every: 'day', zone }, waits: units(2), measures }),
   }
@@ -117,16 +118,17 @@ export function factsReceiver(
       await note({ vin, rule, at: at.getTime(), id, acrossGap, text: '' }, env)
       await endOf(vin, delivery.replayed)
     })
-  receiver.when(rules.customer, async ({ vin, change, id }, { env, delivery }) => {
-    const text = `${change.from ?? 'nobody'} > ${change.to ?? 'nobody'}`
-    await note({ vin, rule: 'customer', at: change.at.getTime(), id, acrossGap: change.acrossGap, text }, env)
-    await endOf(vin, delivery.replayed)
-  })
+  for (const rule of ['customer', 'booking'] as const)
+    receiver.when(rules[rule], async ({ vin, change, id }, { env, delivery }) => {
+      const text = `${change.from ?? 'nobody'} > ${change.to ?? 'nobody'}`
+      await note({ vin, rule, at: change.at.getTime(), id, acrossGap: change.acrossGap, text }, env)
+      await endOf(vin, delivery.replayed)
+    })
   receiver.when(rules.trip, ({ vin, change }, { env }) => note(rowOf(vin, 'trip', change, change.customer), env))
   receiver.when(rules.day, ({ vin, change }, { env }) => note(rowOf(vin, 'day', change, null), env))
   receiver.on('*', async (event, { env, vehicle }) => {
     if (!('vin' in event) || event.vin === undefined) return
-    const text = `${event.topic} ${vehicle?.fact(customer) ?? 'nobody'}`
+    const text = `${event.topic} ${vehicle?.fact(customer) ?? 'nobody'} ${vehicle?.value('Level')}`
     await note({ vin: event.vin, rule: 'topic', at: event.at.getTime(), id: event.id, acrossGap: false, text }, env)
   })
   if (settings.branch === true) addBranch(receiver, note, ofBranch)

@@ -344,7 +344,7 @@ const rows: readonly Row[] = [
     async run(place, vin) {
       await place.set(vin, { customer: 'c-1' })
       await say(place, vin, { 'fact:customer': 'thief', customer: 'thief', facts: { customer: 'thief' }, Level: 1 })
-      await place.eventually(() => texts(place.told(vin, 'topic')), ['data c-1'])
+      await place.eventually(() => texts(place.told(vin, 'topic')), ['data c-1 1'])
       await place.send({
         vin,
         topic: 'facts',
@@ -352,7 +352,7 @@ const rows: readonly Row[] = [
         facts: { customer: 'thief' },
       })
       await say(place, vin, { Level: 2 })
-      await place.eventually(() => texts(place.told(vin, 'topic')).at(-1), 'data c-1')
+      await place.eventually(() => texts(place.told(vin, 'topic')).at(-1), 'data c-1 2')
       expect(texts(place.told(vin, 'topic')).join()).not.toContain('facts')
       expect((await place.shown(vin))?.facts).toEqual({ customer: 'c-1' })
     },
