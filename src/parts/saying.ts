@@ -53,22 +53,11 @@ export class Saying implements SayingVehicles {
   ): Promise<SetAllResult> {
     const { clock, known } = this.#host
     const breathe = breathing(clock)
-    const wanted = new Map<string, ReadonlyMap<string, FieldValue>>()
     const names = new Set<string>(given)
     for (const name of names) this.#factOf(name)
-    for await (const { vin, ...values } of rows) {
-      if (wanted.size % 500 === 499) await breathe()
-      checkVin(vin)
-      if (wanted.has(vin))
-        throw wrong(`\`vehicles.setAll\` was given the vehicle ${vin} twice`, 'Give one row for each vehicle.')
-      const written = this.#written(vin, values)
-      for (const name of written.keys()) names.add(name)
-      wanted.set(vin, written)
-    }
-    const seen = new Set<string>()
+    const wanted = await this.#wanted(rows, names, breathe)
     let [told, page] = [0, [] as FactsEvent[]]
     const tell = async (vin: string, differing: ReadonlyMap<string, FieldValue>): Promise<void> => {
-      if (differing.size === 0) return
       told += 1
       page.push(this.#event(vin, differing, {}))
       if (page.length < pageSize) return
@@ -79,16 +68,51 @@ export class Saying implements SayingVehicles {
     }
     for await (const vehicles of known()) {
       await breathe()
+      const nowMs = clock.now()
       for (const { vin, facts } of vehicles) {
         const row = wanted.get(vin)
-        if (row !== undefined) seen.add(vin)
-        if (facts !== undefined || row !== undefined)
-          await tell(vin, differingOf(facts, row ?? none, names, clock.now()))
+        wanted.delete(vin)
+        if (facts === undefined && row === undefined) continue
+        const differing = differingOf(facts, row ?? none, names, nowMs)
+        // Most are as the table says, and a promise for each of them would be most of the time.
+        if (differing.size > 0) await tell(vin, differing)
       }
     }
-    for (const [vin, row] of wanted) if (!seen.has(vin)) await tell(vin, differingOf(undefined, row, names, 0))
+    for (const [vin, row] of wanted) {
+      const differing = differingOf(undefined, row, names, 0)
+      if (differing.size > 0) await tell(vin, differing)
+    }
     if (page.length > 0) await this.#put(page)
     return { told }
+  }
+
+  /** The facts of each row as they are stored. Adds their names. */
+  async #wanted(
+    rows: Iterable<FactRow> | AsyncIterable<FactRow>,
+    names: Set<string>,
+    breathe: () => Promise<void>,
+  ): Promise<Map<string, ReadonlyMap<string, FieldValue>>> {
+    const wanted = new Map<string, ReadonlyMap<string, FieldValue>>()
+    const add = (row: FactRow): void => {
+      const { vin } = row
+      checkVin(vin)
+      if (wanted.has(vin))
+        throw wrong(`\`vehicles.setAll\` was given the vehicle ${vin} twice`, 'Give one row for each vehicle.')
+      const written = this.#written(vin, row, 'vin')
+      for (const name of written.keys()) names.add(name)
+      wanted.set(vin, written)
+    }
+    if (Symbol.iterator in rows)
+      for (const row of rows) {
+        if (wanted.size % 500 === 499) await breathe()
+        add(row)
+      }
+    else
+      for await (const row of rows) {
+        if (wanted.size % 500 === 499) await breathe()
+        add(row)
+      }
+    return wanted
   }
 
   /** Waits for room, because a table is longer than the messages that may wait. */
@@ -126,13 +150,14 @@ export class Saying implements SayingVehicles {
     }
   }
 
-  /** The values as they are stored. `null`: none. A fact that is left out says nothing. */
-  #written(vin: string, values: Readonly<Record<string, unknown>>): ReadonlyMap<string, FieldValue> {
+  /** The values as they are stored. `null`: none. A fact that is left out says nothing. `other`: a column that is no fact. */
+  #written(vin: string, values: Readonly<Record<string, unknown>>, other?: string): ReadonlyMap<string, FieldValue> {
     if (!isObject(values) || Array.isArray(values))
       throw wrong('The facts of a vehicle are not an object', "Write for instance { customer: 'c-12' }.")
     const written = new Map<string, FieldValue>()
-    for (const [name, value] of Object.entries(values)) {
-      if (value === undefined) continue
+    for (const name of Object.keys(values)) {
+      const value = values[name]
+      if (value === undefined || name === other) continue
       const fact = this.#factOf(name)
       const stored = value === null ? null : storedOf(fact, vin, value)
       if (isTooLong(stored))

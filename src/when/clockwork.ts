@@ -24,6 +24,9 @@ interface Pending {
 /** Messages of timers that were not handed out yet: after a long downtime they must not take the room of others. */
 const mostUnderWay = 1_000
 
+/** The most timers that move to a later time in one turn: a whole fleet may be due when a stalled process continues. */
+const mostMoved = 1_000
+
 /** The time until messages of timers are put again that the inbox did not take. */
 const refusedMs = 5_000
 
@@ -166,16 +169,6 @@ class QueuedTimers implements Clockwork {
     const now = elapsedMs(this.#clock)
     this.#portIsReadAt = now + quietMs
     this.#waitsTo = this.#port === 'own' ? this.#portIsReadAt : now - driftMs
-    const soon: Pending[] = []
-    for (let next = this.#first(); next !== undefined && next.key < this.#waitsTo; next = this.#first()) {
-      this.#queue.pop()
-      next.isQueued = false
-      soon.push(next)
-    }
-    for (const each of soon) {
-      if (!each.hasWaited) this.#setAt(each, each.at)
-      this.#enter(each)
-    }
   }
 
   /** Puts the messages of timers that are due. */
@@ -184,15 +177,19 @@ class QueuedTimers implements Clockwork {
     const now = elapsedMs(this.#clock)
     this.#wakesAt = Infinity
     if (now - this.#firesAt > driftMs) this.#awaitPort()
+    let moved = 0
     for (
       let next = this.#first();
-      next !== undefined && next.key <= now && this.#underWay < mostUnderWay;
+      next !== undefined && next.key <= now && this.#underWay < mostUnderWay && moved < mostMoved;
       next = this.#first()
     ) {
       this.#queue.pop()
       next.isQueued = false
-      if (next.at > now) this.#enter(next)
-      else if (next.dueMs !== undefined) {
+      if (!next.hasWaited) this.#setAt(next, next.at)
+      if (next.at > now) {
+        this.#enter(next)
+        moved += 1
+      } else if (next.dueMs !== undefined) {
         due.push({ vin: next.vin, dueMs: next.dueMs })
         this.#underWay += 1
       }

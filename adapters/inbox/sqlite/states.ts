@@ -206,11 +206,15 @@ export class StateRows implements VehicleStore {
       const rows = await health.read(() => file.vehicles(from, limit))
       const last = rows.at(-1)?.vin
       const found = new Map(rows.map((row) => [row.vin, storedOf(row)]))
+      const inFile = found.size
       // What is after the last row is read next.
-      for (const [vin, vehicle] of [...this.#writing, ...this.#dirty])
-        if (vin > from && (last === undefined || vin <= last)) found.set(vin, vehicle)
+      for (const changed of [this.#writing, this.#dirty])
+        for (const [vin, vehicle] of changed)
+          if (vin > from && (last === undefined || vin <= last)) found.set(vin, vehicle)
+      const isInOrder = found.size === inFile
       for (const vin of this.#forgotten) found.delete(vin)
-      page.push(...[...found.values()].toSorted((a, b) => (a.vin < b.vin ? -1 : 1)))
+      const all = [...found.values()]
+      page.push(...(isInOrder ? all : all.toSorted((a, b) => (a.vin < b.vin ? -1 : 1))))
       for (const { text } of rows) bytes += text.length
       if (last === undefined || page.length >= limit || (bytes >= pageBytes && page.length > 0))
         return page.slice(0, limit)

@@ -94,9 +94,9 @@ function judgeCustomers(noted: readonly Noted[], said: readonly Said[], late: Re
 /** Each message that was acknowledged was handled, and saw the fact that was stored just before it. */
 function judgeMessages(noted: readonly Noted[], said: readonly Said[]): void {
   const texts = new Set(noted.map(({ text }) => text))
-  const before = new Map(said.flatMap((each, nth) => (each.what === 'message' ? [[each, said[nth - 1]]] : [])))
+  const before = new Map(said.flatMap((each, nth) => (each.what === 'message' ? [[each, said[nth - 1]] as const] : [])))
   for (const [message, customer] of before) {
-    if (message?.isAcknowledged !== true || customer?.isAcknowledged !== true) continue
+    if (!message.isAcknowledged || customer?.isAcknowledged !== true) continue
     expect(texts, 'the message and its fact').toContain(`data c-${message.number} ${message.number}`)
   }
 }

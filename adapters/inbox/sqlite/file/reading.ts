@@ -80,10 +80,14 @@ export function unappliedAfter(statements: ReaderStatements, after: number): Pag
 export function vehiclesAfter(statements: ReaderStatements, after: string, limit: number): readonly VehicleRow[] {
   function* found(): Generator<VehicleRow> {
     for (let vin: string | undefined = after; vin !== undefined;) {
-      const row: SqlRow | undefined = statements.nextVehicle.get(vin)
-      const vehicle = row && vehicleOf(row)
-      if (vehicle !== undefined) yield vehicle
-      vin = row === undefined ? undefined : String(row['vin'])
+      // A statement for each of them would take half of the time.
+      const rows: readonly SqlRow[] = statements.nextVehicles.all(vin)
+      for (const row of rows) {
+        const vehicle = vehicleOf(row)
+        if (vehicle !== undefined) yield vehicle
+      }
+      const last = rows.at(-1)?.['vin']
+      vin = last === undefined ? undefined : String(last)
     }
   }
   return pageOf(found(), limit, ({ text }) => text.length)

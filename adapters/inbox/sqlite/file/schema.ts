@@ -362,7 +362,7 @@ function vehiclesSql(number: number, vehicles: string, seen: string) {
     removeUnseen: `
     DELETE FROM ${vehicles} WHERE vin IN (SELECT vin FROM ${vehicles} WHERE seen_at < ? AND vin <> '' LIMIT ?)`,
     vehicle: `SELECT * FROM ${vehicles} WHERE vin = ?`,
-    nextVehicle: `SELECT * FROM ${vehicles} WHERE vin > ? ORDER BY vin LIMIT 1`,
+    nextVehicles: `SELECT * FROM ${vehicles} WHERE vin > ? ORDER BY vin LIMIT 50`,
     dueVehicles: `
     SELECT vin, due FROM ${vehicles} WHERE vin > ? AND due IS NOT NULL ORDER BY vin LIMIT 10000`,
     outdatedVehicles: `
