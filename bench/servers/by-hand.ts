@@ -123,10 +123,18 @@ app.use((request, response, next) => {
   else if (isTheSecret(given)) next()
   else response.sendStatus(401)
 })
-app.use(express.raw({ type: () => true, limit: '8mb', inflate: !has('no-gzip') }))
+let busy = 0
+app.use((_request, response, next) => {
+  if (has('burst') && busy >= 50) return response.sendStatus(503)
+  busy++
+  response.on('close', () => busy--)
+  if (has('burst')) setTimeout(next, 20)
+  else next()
+})
+app.use(express.raw({ type: () => true, limit: has('small') ? '100kb' : '8mb', inflate: !has('no-gzip') }))
 app.use((request, response) => {
   try {
-    const messages = objectsIn(Buffer.from(request.body ?? '').toString()).map(read)
+    const messages = objectsIn(Buffer.from(request.body ?? '').toString(has('latin1') ? 'latin1' : 'utf8')).map(read)
     for (const message of messages) if (message !== undefined) take(message)
     response.json({ text: 'Success', code: 0 })
   } catch {

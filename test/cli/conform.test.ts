@@ -28,6 +28,9 @@ const holes: readonly (readonly [hole: string, said: RegExp, group: string])[] =
   ['null-zero', /Soc null is 0 in vehicle_maker/, 'formats'],
   ['falsy', /VehicleSpeed 0 is null in service; Locked false is null in service/, 'formats'],
   ['header-case', /the names of headers in capitals \(answer\): 401/, 'bodies'],
+  ['small', /bodies of 64 and 512 KiB \(answer\): 512 KiB: 413/, 'bodies'],
+  ['latin1', /VehicleName "Sué 🚗" is "SuÃ©/, 'formats'],
+  ['burst', /200 vehicles with a message each, all at once \(answer\): \d+ of 200 got no 2xx: /, 'order'],
   ['content-type', /a Content-Type with a charset \(answer\): 415/, 'bodies'],
 ]
 

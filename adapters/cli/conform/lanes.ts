@@ -9,8 +9,42 @@ import { values, wrapped } from './wire-cases.ts'
 const vehicles = 8
 const each = 24
 
-/** Vehicles send one message after the other, all at once, in each format in turn. */
 export async function orderChecks(session: Session): Promise<readonly Check[]> {
+  return [...(await burstChecks(session)), ...(await laneChecks(session))]
+}
+
+const burst = 200
+
+/** A fleet that wakes up: one message of each vehicle, all in the same moment. */
+async function burstChecks(session: Session): Promise<readonly Check[]> {
+  const about = { group: 'order', name: `${burst} vehicles with a message each, all at once` } as const
+  const sent = Array.from({ length: burst }, () => session.message())
+  const { length } = session.answerMs
+  const outcomes = await Promise.all(
+    sent.map((message) => session.post({ body: JSON.stringify(dataIn('service', message, values)) })),
+  )
+  // They waited for each other, so their times say little about one answer.
+  session.answerMs.splice(length)
+  const refused = outcomes.filter(({ status }) => !isTaken(status))
+  const why = new Set(refused.map(({ status, text }) => (status === 0 ? text : String(status))))
+  const answer: Check = {
+    ...about,
+    aspect: 'answer',
+    result: refused.length === 0 ? 'pass' : 'fail',
+    detail: refused.length === 0 ? undefined : `${refused.length} of ${burst} got no 2xx: ${listed([...why])}`,
+  }
+  const accepted = sent.filter((_, index) => isTaken(outcomes[index]?.status ?? 0))
+  if (session.handled === undefined) return [answer, { ...about, aspect: 'handled', ...unchecked(noList) }]
+  const keys = new Set((await session.settled(accepted)).map(keyOf))
+  if (session.blind !== undefined) return [answer, { ...about, aspect: 'handled', ...unchecked(session.blind) }]
+  const missing = accepted.filter((message) => !keys.has(keyOf(message))).length
+  if (missing === 0) return [answer, { ...about, aspect: 'handled', result: 'pass' }]
+  const detail = `${missing} of ${accepted.length} were accepted and not handled`
+  return [answer, { ...about, aspect: 'handled', result: 'fail', detail }]
+}
+
+/** Vehicles send one message after the other, all at once, in each format in turn. */
+async function laneChecks(session: Session): Promise<readonly Check[]> {
   const about = { group: 'order', name: `${vehicles} vehicles with ${each} messages each` } as const
   const accepted: SentMessage[] = []
   const refused: number[] = []
@@ -202,5 +236,13 @@ export async function sameValues(session: Session): Promise<Check> {
     const distinct = new Set(seen.map(({ data }) => JSON.stringify(data?.[field])))
     return distinct.size === 1 ? [] : [`${field} is ${texts.join(', ')}`]
   })
-  return differing.length === 0 ? { ...about, result: 'pass' } : { ...about, result: 'fail', detail: listed(differing) }
+  // Equal in all formats, and yet not what was sent: cut to whole numbers, or read in another encoding.
+  const changed = (['BatteryLevel', 'VehicleName'] as const).flatMap((field) => {
+    const found = seen[0]?.data?.[field] ?? values[field]
+    return String(found) === String(values[field])
+      ? []
+      : [`${field} ${JSON.stringify(values[field])} is ${JSON.stringify(found)}`]
+  })
+  const wrong = [...differing, ...changed]
+  return wrong.length === 0 ? { ...about, result: 'pass' } : { ...about, result: 'fail', detail: listed(wrong) }
 }

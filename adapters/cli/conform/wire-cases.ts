@@ -150,7 +150,11 @@ export function* bodyCases(session: Session): Generator<Case> {
   const cut = session.message()
   const text = JSON.stringify(dataIn('service', cut, { VehicleName: 'fährt 🚗 走る' }))
   yield accepted('a body in chunks that cut characters', request(cut, chunked(text)))
-  yield accepted('a body of 64 KiB', edited({ note: 'x'.repeat(65_536) }))
+  yield accepted(
+    'bodies of 64 and 512 KiB',
+    edited({ note: 'x'.repeat(65_536) }, '64 KiB'),
+    edited({ note: 'x'.repeat(524_288) }, '512 KiB'),
+  )
   const { posted, ...plain } = edited({})
   yield accepted('the names of headers in capitals', { ...plain, posted: { ...posted, isInCapitals: true } })
   const typed = edited({})

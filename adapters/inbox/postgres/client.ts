@@ -197,7 +197,7 @@ const readOnly = [
   'Connect to the primary.',
 ] as const
 const noAccess = 'Check the user, the password and the database in the address (DATABASE_URL), and pg_hba.conf.'
-const goesOn = 'A receiver that runs continues by itself; one that could not start has to be started again.'
+const goesOn = 'A receiver that runs continues by itself; if it could not start, start it again.'
 const starting = ['Postgres is starting, stopping or recovering.', goesOn] as const
 const advice: Readonly<Record<string, readonly [message: string, hint: string]>> = {
   '42P01': missing,
@@ -305,7 +305,7 @@ function connectionAdvice(error: unknown, address: string | undefined): readonly
       'Set `sslmode` in the address, and give the pool the certificate of your provider (`ssl: { ca }`).',
     ]
   if (/password|SASL|SCRAM/i.test(cause?.message ?? '') && code === '')
-    return ['The pool has no password, or not one that Postgres takes.', 'Set it in the address (DATABASE_URL).']
+    return ['The pool has no password, or a wrong one.', 'Set it in the address (DATABASE_URL).']
   const isLate = /timeout|timed out/i.test(cause?.message ?? '')
   const [text, hint] = failures[code] ?? failures[isLate ? 'ETIMEDOUT' : ''] ?? ['The connection failed', goesOn]
   const about = text.endsWith(':') && where !== undefined ? ` ${where}` : at

@@ -9,7 +9,7 @@ interface Found {
 interface LaneOf<One> {
   /** In their order. */
   readonly all: Set<One>
-  rests: boolean
+  isPaused: boolean
 }
 
 /** The most that one statement reads for a lane that goes on. */
@@ -25,16 +25,16 @@ export class Texts<One extends Found> {
   bytes = 0
   readonly #lanes = new Map<string, LaneOf<One>>()
 
-  /** `rests`: its lane is paused, so it is not tried yet. */
-  add(found: One, rests: boolean): void {
+  /** `isPaused`: its lane is paused, so it is not tried yet. */
+  add(found: One, isPaused: boolean): void {
     const { lane: name, bytes } = found.message
     let lane = this.#lanes.get(name)
     if (lane === undefined) {
-      lane = { all: new Set(), rests }
+      lane = { all: new Set(), isPaused }
       this.#lanes.set(name, lane)
     }
     lane.all.add(found)
-    if (lane.rests) found.text = undefined
+    if (lane.isPaused) found.text = undefined
     else if (found.text !== undefined) this.bytes += bytes
   }
 
@@ -50,7 +50,7 @@ export class Texts<One extends Found> {
   rest({ message }: One): void {
     const lane = this.#lanes.get(message.lane)
     if (lane === undefined) return
-    lane.rests = true
+    lane.isPaused = true
     for (const each of lane.all) this.#drop(each)
   }
 
@@ -58,7 +58,7 @@ export class Texts<One extends Found> {
   wake(found: One): readonly One[] {
     const lane = this.#lanes.get(found.message.lane)
     if (lane === undefined) return []
-    lane.rests = false
+    lane.isPaused = false
     const missing: One[] = []
     let bytes = 0
     let isBehind = false
