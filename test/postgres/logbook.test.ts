@@ -124,6 +124,49 @@ test.skipIf(!hasPostgres).each([
   },
 )
 
+const customers =
+  'logbook has the customer of the time, also of a booking that is written afterwards, and all miles add up'
+test.skipIf(!hasPostgres)(customers, async () => {
+  await using scene = await startScene()
+  await prepare(scene)
+  await using server = await start(scene)
+  const columns = (what: string) => async () => (await scene.pool.query(`SELECT ${what}`)).rows
+  const finds = (what: string, expected: readonly object[]) =>
+    vi.waitFor(async () => expect(await columns(what)()).toEqual(expected), { timeout: 60_000, interval: 200 })
+  for (const each of day) await post(server, 0, each)
+  await finds('customer, distance FROM logbook', [{ customer: null, distance: '13.000' }])
+  const book = (name: string, from: number, until: number) =>
+    scene.pool.query('INSERT INTO bookings (vin, customer, starts, ends) VALUES ($1, $2, $3, $4)', [
+      vinOf(0),
+      name,
+      new Date(startMs + from * 1_000),
+      new Date(startMs + until * 1_000),
+    ])
+  // The messages came in one go, so the trip of hours ago can still be parted.
+  await book('c-1', -3_600, 300)
+  await book('c-2', 300, 20_000)
+  await expect(book('c-3', 0, 60)).rejects.toThrow(`${vinOf(0)} is booked by c-1`)
+  // Whose row was told is another one at once, and a correction waits for two minutes.
+  await vi.waitFor(
+    async () => {
+      await post(server, 0, [8_000 + Math.floor(Math.random() * 100), { BatteryLevel: 85 }])
+      const found = await columns('customer, distance FROM logbook ORDER BY started')()
+      expect(found).toEqual([
+        { customer: 'c-1', distance: '6.000' },
+        { customer: 'c-2', distance: '7.000' },
+      ])
+    },
+    { timeout: 200_000, interval: 2_000 },
+  )
+  await finds('customer, distance, kwh_charged FROM customers', [
+    { customer: 'c-1', distance: '6.000', kwh_charged: null },
+    { customer: 'c-2', distance: '7.000', kwh_charged: '10.40' },
+  ])
+  await finds('distance FROM months', [{ distance: '13.000' }])
+  expect(await rows(scene, 'handovers')).toEqual([])
+  await server.stop('SIGTERM')
+})
+
 const panelsOf =
   'each panel of the dashboard has rows of simulated vehicles, with the columns that its kind needs, as the user that only reads'
 test.skipIf(!hasPostgres)(panelsOf, async () => {
