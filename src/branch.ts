@@ -160,7 +160,7 @@ function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
 /** All branches of the receiver. */
 function branchesOf(front: HostedReceiver): Branches {
   const { behind } = front.intake.parts
-  const known = behind.branches instanceof Branches ? behind.branches : new Branches(front)
+  const known = behind.branches instanceof Branches ? behind.branches : new Branches(front.intake)
   behind.branches = known
   return known
 }
@@ -177,12 +177,7 @@ function handOverTo(front: HostedReceiver, name: string, own: BranchBehind, host
   }
   const place = placeOf(front.settings.inbox, settings.inbox)
   if (place !== undefined) branches.places.add(place)
-  if (settings.inbox.file !== undefined) settings.files.add(settings.inbox.file)
-  // One in memory lacks everything after a crash, and gets the gap of its receiver.
-  const hasAll = (): boolean =>
-    intake.durability === 'memory' || (intake.readiness.isReady && handOver.hasPutAll && intake.gaps.open.size === 0)
-  const noteGap = (gap: InboxGap): void => intake.gaps.note(gap, noRequest)
-  branches.add(name, { name, branch: own, failed, hasAll, noteGap, handOver: handOver.early }, behind.opened)
+  branches.add(name, { name, branch: own, failed }, behind.opened)
   registry.addBranch({
     name: `branch ${name}`,
     run: (take) => (typeof take === 'function' ? take() : undefined),
@@ -285,7 +280,7 @@ const branchRules: Rules<BranchOptions> = {
 
 /** Checks the options of a branch. The rest is as with the receiver in front. */
 function settingsOfBranch(
-  { format, decode, fields, files, logErrorText, clock, log }: Settings,
+  { format, decode, fields, logErrorText, clock, log }: Settings,
   options: GivenOptions,
   logOf: (log: Log) => Log,
 ): Settings {
@@ -296,5 +291,5 @@ function settingsOfBranch(
     secret: () => undefined,
     ...defined({ inbox, concurrency, retry, parts, timeoutMs, limits, observe }),
   })
-  return { ...own, branch: options.name, format, decode, fields, files, logErrorText, clock, log: logOf(log) }
+  return { ...own, branch: options.name, format, decode, fields, logErrorText, clock, log: logOf(log) }
 }

@@ -64,7 +64,7 @@ export class Meanwhile {
 
   constructor(create: InboxFactory, settings: InboxHost, server: Server) {
     const { clock, log } = settings
-    const { openGaps = () => [], notListeningMs = () => 0, files = () => [this.#path] } = settings
+    const { openGaps = () => [], notListeningMs = () => 0 } = settings
     this.#settings = settings
     this.#server = server
     this.#path = create.file ?? ''
@@ -79,7 +79,6 @@ export class Meanwhile {
       },
       openGaps,
       notListeningMs,
-      files,
     })
     const window = this.#file.window?.({
       clock,

@@ -1,32 +1,18 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
-import type { Message, RequestWork } from '../core/message.ts'
 import { erasedIn, type Forgotten } from '../observe/dead-letters.ts'
-import { resolvedOr } from '../base/clock.ts'
-import type { Erased, InboxGap, InboxMessage, OwedBranch } from '../inbox/inbox.ts'
+import type { Erased } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
 import { letGo } from '../operator/operated.ts'
-import type { HostedReceiver } from '../receiver/hosted.ts'
 import type { Behind, BranchesBehind, Intake, ReceiverParts } from '../receiver/intake.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
-
-/** The longest that messages of an earlier process wait until branches are open, in milliseconds. */
-const openMs = 5_000
 
 interface Joined {
   readonly name: string
   readonly branch: BranchBehind
   /** Its inbox could not be opened. The next message tries again. */
   readonly failed: (error: unknown) => void
-  /** It is open, and has all that was handed over, and events for its gaps. */
-  readonly hasAll: () => boolean
-  /** Messages may be missing on the branch. */
-  readonly noteGap: (gap: InboxGap) => void
-  /** The receiver has put the message into its inbox, and no handler has run for it. */
-  readonly handOver: (given: Message, message: InboxMessage) => Promise<void> | undefined
 }
-
-type Front = Pick<HostedReceiver, 'intake' | 'settings'>
 
 /** The branches of a receiver. They open and stop with it, and it never waits for a branch that fails. */
 export class Branches implements BranchesBehind {
@@ -36,18 +22,14 @@ export class Branches implements BranchesBehind {
   /** The branches that read the inbox of the receiver, by name. */
   readonly #readers = new Map<string, Intake>()
   readonly #joined: Joined[] = []
-  readonly #front: Front
   /** Resolves when a drain of the receiver has ended all work. */
   readonly #whenQuiet: Promise<void>
   #quiet: () => void = () => {}
-  /** By name: since when a branch lacks messages. */
-  readonly #owedSinceMs = new Map<string, number>()
 
-  constructor(front: Front) {
-    this.#front = front
+  constructor(front: Intake) {
     this.#whenQuiet = new Promise((resolve) => (this.#quiet = resolve))
-    this.#byName = front.intake.parts.behind.byName
-    if (front.intake.isClosed) this.quiet()
+    this.#byName = front.parts.behind.byName
+    if (front.isClosed) this.quiet()
   }
 
   add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
@@ -64,43 +46,14 @@ export class Branches implements BranchesBehind {
   }
 
   behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind {
-    const its = new Branches({ intake: front, settings: front.parts.settings })
+    const its = new Branches(front)
     for (const [name, { parts }] of this.#readers) its.#readers.set(name, intakeOf(name, parts))
     return its
   }
 
-  /** The receiver is done with messages that a branch lacks when that is not open, or is slow. Only the receiver's inbox can say so after a crash. */
-  owed(): readonly OwedBranch[] {
-    return this.#joined.flatMap(({ name, hasAll }) => {
-      if (hasAll()) {
-        this.#owedSinceMs.delete(name)
-        return []
-      }
-      const sinceMs = this.#owedSinceMs.get(name) ?? this.#front.settings.clock.now()
-      this.#owedSinceMs.set(name, sinceMs)
-      return [{ branch: name, sinceMs }]
-    })
-  }
-
-  #missed(owed: readonly OwedBranch[]): void {
-    for (const { branch, sinceMs } of owed)
-      for (const { name, noteGap } of this.#joined) {
-        if (name !== branch) continue
-        // What this process has just written is no gap.
-        if (sinceMs === this.#owedSinceMs.get(name)) continue
-        this.#owedSinceMs.set(name, sinceMs)
-        noteGap({ reason: 'restarted', fromMs: sinceMs })
-      }
-  }
-
-  open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined {
-    this.#missed(owed)
-    const readers = [...this.#readers.values()].map((intake) => this.#openReader(intake, options))
-    const joined = this.#joined.map(({ branch, failed }) => branch.open(options).catch(failed))
-    const open = Promise.all([...readers, ...joined])
-    const { settings, intake } = this.#front
-    const isWaitedFor = intake.durability !== 'memory' && settings.inbox.place === undefined
-    return isWaitedFor ? resolvedOr(open, settings.clock, openMs) : undefined
+  open(options: OpenOptions): void {
+    for (const intake of this.#readers.values()) void this.#openReader(intake, options)
+    for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
   }
 
   async #openReader(intake: Intake, options: OpenOptions): Promise<void> {
@@ -110,18 +63,6 @@ export class Branches implements BranchesBehind {
       // It was closed while it opened.
       if (!intake.isDraining) intake.parts.reports.inboxFailed(error)
     }
-  }
-
-  handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined {
-    if (request.isBound) return undefined
-    const waits = new Set<Promise<void>>()
-    for (const { handOver } of this.#joined)
-      for (const [at, message] of messages.entries()) {
-        const own = request.messages[at]
-        const handedOver = own && handOver(own, message)
-        if (handedOver !== undefined) waits.add(handedOver)
-      }
-    return waits.size === 0 ? undefined : Promise.all(waits)
   }
 
   tellStates(tell: (states: VehicleStates) => void): void {

@@ -15,17 +15,6 @@ const longestMs = 5_000
 /** The most bytes that are on their way to the inbox of a branch. */
 const mostBytes = 64 * 1_048_576
 
-/** A file takes this many messages with one commit, or what has come after this long, in milliseconds: the receiver waits for the same disk. */
-const mostTogether = 64
-const togetherMs = 20
-
-/** Messages that a branch gets together. None of them has its turn before. */
-interface Group {
-  readonly messages: (readonly [Message, InboxMessage])[]
-  readonly handOver: () => void
-  readonly handedOver: Promise<void>
-}
-
 /** A branch that keeps messages stops and starts with the receiver, and reports that itself. */
 const ofStops: readonly GapReason[] = ['stopped', 'restarted']
 
@@ -37,10 +26,7 @@ export class HandOver {
   readonly #front: HostedReceiver
   readonly #branch: HostedReceiver
   readonly #clock: Clock
-  /** The branch gets messages before their turns: no other process handles them, and no part skips any. */
-  readonly #isEarly: boolean
   #bytes = 0
-  #group: Group | undefined
   /** Messages that were handed over (`true`), or are on their way. */
   readonly #given = new WeakMap<Message, true | Promise<void>>()
   /** By lane: resolves when the newest message is put that the branch is asked about, or that waits behind such a message. */
@@ -54,9 +40,6 @@ export class HandOver {
     this.#front = front
     this.#branch = branch
     this.#clock = branch.settings.clock
-    const { inbox, core } = front.intake
-    const isFirst = (inbox.handsOut ?? 'here') === 'here' && front.settings.inbox.place === undefined
-    this.#isEarly = isFirst && core.options.parts.every(({ admit }) => admit === undefined)
     branch.intake.timersBy = this.#timers
   }
 
@@ -67,58 +50,9 @@ export class HandOver {
   readonly #timers = (timers: readonly TimerEvent[]): Promise<boolean> => {
     const { intake } = this.#front
     const { branch } = this.#branch.settings
-    this.#group?.handOver()
     // All that it had is handed over.
-    if (this.#isEarly || intake.isDraining) return this.#branch.intake.putTimers(timers)
+    if (intake.isDraining) return this.#branch.intake.putTimers(timers)
     return intake.putTimers(timers.map((timer) => ({ ...timer, meta: { branch } })))
-  }
-
-  /**
-   * The receiver has just put the message into its inbox, and nothing has run for it. In order: a message behind another which the branch does
-   * not have yet is handed over at its turn. Resolves when its turn may come; `undefined`: at once.
-   */
-  readonly early = (given: Message, message: InboxMessage): Promise<void> | undefined => {
-    const { previous } = given
-    const { intake } = this.#branch
-    if (!this.#isEarly || message.kind !== 'wire' || this.#bytes + message.bytes > mostBytes) return undefined
-    if (previous !== undefined && !this.#given.has(previous)) return undefined
-    const isAtOnce = intake.readiness.isReady && !this.#asked.has(message.lane)
-    if (isAtOnce && intake.durability === 'disk') return this.#gather(given, message)
-    // Also to a branch that still opens: a vehicle's later messages would wait behind a handler of the receiver that fails.
-    void this.#put(given, message, false)
-    return undefined
-  }
-
-  /** Nothing is on its way to the branch. */
-  get hasPutAll(): boolean {
-    return this.#bytes === 0 && this.#group === undefined
-  }
-
-  #gather(given: Message, message: InboxMessage): Promise<void> {
-    const group = (this.#group ??= this.#newGroup())
-    group.messages.push([given, message])
-    this.#given.set(given, true)
-    if (group.messages.length >= mostTogether) group.handOver()
-    return group.handedOver
-  }
-
-  #newGroup(): Group {
-    const messages: Group['messages'] = []
-    let handOver = (): void => {}
-    const handedOver = new Promise<void>((resolve) => {
-      const timer = setTimeout(() => handOver(), togetherMs)
-      handOver = () => {
-        clearTimeout(timer)
-        this.#group = undefined
-        for (const [given, message] of messages) {
-          // Its vehicle was erased.
-          if (given.isGone) this.#given.delete(given)
-          else void this.#put(given, message, false)
-        }
-        resolve()
-      }
-    })
-    return { messages, handOver, handedOver }
   }
 
   /** The turn of the message. */
@@ -141,14 +75,8 @@ export class HandOver {
       this.#noteRefused(message, { error: 'inbox_unavailable', hint: slowHint })
       return undefined
     }
-    const mayBeThere = claim.replayed || given.delivery().redelivered || this.#isOfOthers(id)
+    const mayBeThere = claim.replayed || given.delivery().redelivered
     return this.#inTime(this.#put(given, message, mayBeThere), request)
-  }
-
-  /** Another process may have handed it over. Where others handle messages, too, each of them hands over what it handles. */
-  #isOfOthers(id: string): boolean {
-    const { intake, settings } = this.#front
-    return intake.isHere && settings.inbox.place === undefined && id <= intake.readiness.othersUpTo
   }
 
   /**
@@ -156,8 +84,6 @@ export class HandOver {
    * the receiver is done with it because the branch is slow.
    */
   #put(given: Message, message: InboxMessage, mayBeThere: boolean): Promise<void> {
-    // What came before.
-    this.#group?.handOver()
     const { intake } = this.#branch
     const { request } = given
     const isAtOnce =

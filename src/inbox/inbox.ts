@@ -89,13 +89,6 @@ export interface KeptGap extends InboxGap {
   readonly missed: number
 }
 
-/** A branch that lacks messages of its receiver, if the process ends now: its inbox is not open, or has not taken all that was handed over. */
-export interface OwedBranch {
-  readonly branch: string
-  /** Milliseconds since the epoch. */
-  readonly sinceMs: number
-}
-
 /** What an inbox has erased of a vehicle, in all of its readers. A message counts once, however many of them it was for. */
 export interface Erased extends Forgotten {
   /** How many messages of the wire waited for the receiver itself. Default: `waiting`. */
@@ -113,8 +106,6 @@ export interface Opened {
   readonly lastId?: string | undefined
   /** Where messages may be missing: nobody listened, an earlier process refused messages, or they cannot be read. */
   readonly gaps?: readonly InboxGap[] | undefined
-  /** What `InboxHost.owed` returned before the earlier process ended. */
-  readonly owed?: readonly OwedBranch[] | undefined
   /**
    * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
    * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
@@ -449,10 +440,6 @@ export interface InboxHost {
   readonly notListeningMs?: () => number
   /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
   readonly keepsVehicles?: boolean
-  /** It is the inbox of a branch, whose writes must not hold up the receiver in front. */
-  readonly givesWay?: boolean
-  /** The files of the receiver and all of its branches: to none of them does a receiver belong that has stopped. */
-  readonly files?: () => readonly string[]
   /** With `keepsVehicles`: makes a store for an inbox in memory. */
   readonly vehiclesInMemory?: (() => VehicleStore) | undefined
   /** Takes what the inbox reports. It never throws. */
@@ -464,8 +451,6 @@ export interface InboxHost {
   readonly inLanes?: () => number
   /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
   readonly openGaps?: () => readonly KeptGap[]
-  /** Branches that lack messages now, for an inbox that `keepsGaps`: it stores them at `open`, before it takes messages, and then as the gaps. */
-  readonly owed?: () => readonly OwedBranch[]
   /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
   readonly operator?: () => OperatorApi
 }

@@ -23,7 +23,6 @@ import {
   type InboxFactory,
   type InboxHost,
   type InboxMessage,
-  type OwedBranch,
   RefusedElsewhere,
   refusingMs,
   type Waiting,
@@ -49,15 +48,8 @@ export interface Behind {
 
 /** All of them. What they need is in `src/branch`, so who has none does not bundle it. */
 export interface BranchesBehind {
-  /** The branches that lack messages of the receiver, if the process ends now. */
-  owed(): readonly OwedBranch[]
-  /**
-   * The receiver is open. An earlier process ended while branches lacked messages, which are `owed`: a gap of the branch says so. Resolves when messages of an
-   * earlier process have their turns; `undefined`: at once. If we are killed while a message waits for a branch, it must not look like a poison message.
-   */
-  open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined
-  /** The receiver has put these messages into its inbox, and no handler has run for them. Resolves when their turns may come; `undefined`: at once. */
-  handOver(request: RequestWork, messages: readonly InboxMessage[]): Promise<unknown> | undefined
+  /** The receiver is open. */
+  open(options: OpenOptions): void
   /** The same branches behind another intake of this receiver: each Durable Object has one, and one for each of them, which `intakeOf` makes. */
   behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind
   /** Tells the branches that read the receiver's inbox what it knows about time and gaps. */
@@ -140,8 +132,8 @@ export class Intake {
 
   /** What the inbox sees of its receiver. */
   #host(log: Log): InboxHost {
-    const { settings, registry, receipts, reports, vehicles, behind } = this.parts
-    const { clock, limits, ack, branch } = settings
+    const { settings, registry, receipts, reports, vehicles } = this.parts
+    const { clock, limits, ack } = settings
     return {
       pendingMessages: limits.pendingMessages,
       pendingBytes: limits.pendingBytes,
@@ -149,8 +141,6 @@ export class Intake {
       log,
       ack,
       keepsVehicles: vehicles !== undefined,
-      givesWay: branch !== undefined,
-      files: () => [...settings.files],
       vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
       read: receipts.reread,
       handlers: () => registry.added,
@@ -162,7 +152,6 @@ export class Intake {
         if (this.readiness.isRecovered) reports.refusals.flush()
         return this.gaps.list()
       },
-      owed: () => behind.branches?.owed() ?? [],
       operator: () => this.operator,
     }
   }
@@ -319,9 +308,7 @@ export class Intake {
 
   /** The inbox has the messages, so their handlers start. */
   #start(request: RequestWork, messages: readonly InboxMessage[]): RequestWork {
-    const handedOver = this.parts.behind.branches?.handOver(request, messages)
-    if (handedOver === undefined) this.core.start(request)
-    else void handedOver.then(() => this.core.start(request))
+    this.core.start(request)
     // Not the messages that the receiver made.
     if (messages[0]?.kind !== 'wire') return request
     this.parts.reports.noteAccepted(messages)

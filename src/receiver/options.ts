@@ -96,8 +96,6 @@ export interface Settings extends Required<
   readonly ack: Ack | undefined
   /** The name of the branch. `undefined`: it is a receiver with a webhook. */
   readonly branch: string | undefined
-  /** The files of a receiver and its branches. They share this set. */
-  readonly files: Set<string>
   readonly retry: Partial<RetryOptions>
   readonly parts: readonly AnyPart[]
   readonly limits: Omit<Limits, 'bodyBytes'>
@@ -163,7 +161,6 @@ export function readOptions(options: GivenOptions): Settings {
     decode: options.decode ?? true,
     fields: options.fields ?? {},
     inbox,
-    files: new Set(inbox.file === undefined ? [] : [inbox.file]),
     ack: options.ack,
     concurrency: options.concurrency ?? 16,
     branch: undefined,

@@ -7,7 +7,7 @@ import type { TimerEvent } from '../events/event.ts'
 import type { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, OpenOptions } from '../hosting/drainable.ts'
 import type { RequestScope } from '../hosting/execution-context.ts'
-import type { Inbox, InboxMessage, Opened, OwedBranch, Waiting } from '../inbox/inbox.ts'
+import type { Inbox, InboxMessage, Opened, Waiting } from '../inbox/inbox.ts'
 import type { Receipts } from '../inbox/receipts.ts'
 import type { Window } from '../inbox/window.ts'
 import type { Reports } from '../reports/reports.ts'
@@ -32,8 +32,7 @@ interface ReadinessHost {
     readonly reports: Reports
     readonly behind: {
       opened: OpenOptions | undefined
-      readonly branches:
-        { open(options: OpenOptions, owed: readonly OwedBranch[]): Promise<void> | undefined } | undefined
+      readonly branches: { open(options: OpenOptions): void } | undefined
     }
   }
   readonly timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
@@ -62,8 +61,6 @@ export class Readiness {
   readonly window: Window<Waiting> | undefined
   /** What a branch hears of the inbox of its receiver. */
   readonly following: Following | undefined
-  /** Messages up to this id are of other processes, which may have handed them over to branches before their turns. */
-  othersUpTo = ''
   readonly #host: ReadinessHost
   #opened: Promise<void> | undefined
   #recovered: Promise<void> | undefined
@@ -73,8 +70,6 @@ export class Readiness {
    * or were released and have not gone on yet.
    */
   #waitsFor = 1
-  /** When messages of an earlier process have their turns. `undefined`: at once. */
-  #turnsFrom: Promise<void> | undefined
   /** The newest message of earlier processes. */
   #lastId = ''
   /** Messages of this process with smaller ids, which a branch gets, that wait in the inbox only. */
@@ -152,7 +147,6 @@ export class Readiness {
   adopt(page: readonly Waiting[]): void {
     const known = page.filter(({ id }) => this.window?.includes(id) !== false)
     this.#host.parts.reports.noteRecovered(page.filter((each) => known.includes(each) || each.id > this.#lastId))
-    for (const { id } of page) this.#noteOthers(id)
     this.#add(known)
   }
 
@@ -165,8 +159,7 @@ export class Readiness {
     if (opened.lastId !== undefined) receipts.follow(opened.lastId)
     for (const gap of opened.gaps ?? []) gaps.note(gap)
     behind.opened = options
-    this.#turnsFrom = behind.branches?.open(options, opened.owed ?? [])
-    void this.#turnsFrom?.then(() => (this.#turnsFrom = undefined))
+    behind.branches?.open(options)
     this.#recovered = this.#host.during(() => this.#recover(opened))
     // A stall of a process that takes no messages is no gap: the others receive.
     const watches = inbox.watchesTime !== false && inbox.takesNone === undefined && inbox.handsOut !== 'stored'
@@ -186,7 +179,6 @@ export class Readiness {
         inbox.takesNone !== undefined ? 'none' : inbox.watchesTime === false ? 'elsewhere' : 'own',
       )
       this.#lastId = lastId
-      this.#noteOthers(lastId)
       this.following?.begin()
       if (this.window === undefined) for await (const page of waiting) this.#addWaiting(page)
       else await this.window.recover(waiting)
@@ -226,10 +218,6 @@ export class Readiness {
     this.following?.read(page, request)
   }
 
-  #noteOthers(id: string): void {
-    if (id > this.othersUpTo) this.othersUpTo = id
-  }
-
   #add(page: readonly Waiting[]): RequestWork {
     const { core, parts } = this.#host
     // A rest lasts no longer than the longest wait of `retry`: the clock that wrote it may have been ahead. A server may ask `forward` to wait longer.
@@ -238,8 +226,7 @@ export class Readiness {
     const latest = parts.settings.clock.now() + longestMs
     const clamped = page.map((each) => ((each.notBefore ?? 0) > latest ? { ...each, notBefore: latest } : each))
     const request = core.add(clamped, this.scope)
-    if (this.#turnsFrom === undefined) core.start(request)
-    else void this.#turnsFrom.then(() => core.start(request))
+    core.start(request)
     return request
   }
 }

@@ -143,7 +143,6 @@ export class SqliteInbox implements Inbox {
       lastId,
       unapplied: places.states && places.unapplied(),
       gaps: places.gaps(found.gaps),
-      owed: found.owed,
       waiting: places.waitingAfter(-1),
     }
   }
@@ -181,7 +180,7 @@ export class SqliteInbox implements Inbox {
       after = part.next
       await setImmediate()
     }
-    const notErased = await health.read(() => file.notReached(sign()))
+    const notErased = await health.read(() => file.notReached())
     const result = notErased.length === 0 ? erased : { ...erased, notErased }
     if (dryRun) return result
     await places.forget(vin)

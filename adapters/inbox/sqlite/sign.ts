@@ -10,12 +10,11 @@ export function signOfLife(
   believed: BelievedTime,
   readers: readonly ReaderSign[] = [],
 ): SignOfLife {
-  const { clock, openGaps, owed, keepsVehicles, files } = settings
+  const { clock, openGaps, keepsVehicles } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
   const gaps = openGaps?.()
-  const own = { gaps, owed: owed?.(), keepsVehicles, files: files?.(), readers }
-  return { nowMs: clock.now(), believed: believed.state, uptimeMs, ...own }
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps, keepsVehicles, readers }
 }
 
 /**

@@ -55,7 +55,7 @@ import {
   vehicleOf,
 } from './schema.ts'
 import { createScrub, type Scrub } from './scrub.ts'
-import { branchesLeft, lookInto, notReached, unopenedBeside } from './siblings.ts'
+import { lookInto, notReached, unopenedBeside } from './siblings.ts'
 import {
   beginVehicles,
   believedIn,
@@ -63,7 +63,6 @@ import {
   heldVehicles,
   noteSign,
   noteStart,
-  owedIn,
   removeReported,
 } from './signs.ts'
 import { releaseReserve, spaceFor, walPagesFor } from './volume.ts'
@@ -261,8 +260,8 @@ export class SqliteFile implements InboxFile {
     })
   }
 
-  async notReached(sign: SignOfLife): Promise<readonly string[]> {
-    return this.#use(({ db }) => notReached(db, this.#settings.path, sign))
+  async notReached(): Promise<readonly string[]> {
+    return this.#use(() => notReached(this.#settings.path))
   }
 
   async close(sign?: SignOfLife): Promise<void> {
@@ -416,7 +415,7 @@ export class SqliteFile implements InboxFile {
     try {
       if (copy !== undefined) moveInto(db, copy, sign)
       if (this.#isOurs) return []
-      return [...unopenedBeside(db, path, sign), ...(this.#unlessFull(() => branchesLeft(db, path, sign)) || [])]
+      return unopenedBeside(path)
     } catch (error) {
       if (copy === undefined || !isReady(db)) throw error
       return [lookInto(copy) ?? { path: copy, messages: 0, deadLetters: 0 }]
@@ -429,7 +428,7 @@ export class SqliteFile implements InboxFile {
     readers: Readers,
     sign: SignOfLife,
     options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'owed' | 'unclean' | 'believed'> {
+  ): Pick<OpenedFile, 'lastId' | 'unclean' | 'believed'> {
     const { isVisit = false } = this.#settings
     const { file } = readers
     const state = file.state.get() ?? {}
@@ -441,7 +440,7 @@ export class SqliteFile implements InboxFile {
     if (this.#isOurs && !isVisit) file.setOpen.run()
     else if (!isVisit) inTransaction(db, () => noteStart(readers, state, sign, options))
     const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), owed: owedIn(readers), unclean: this.#hasSuspects, believed }
+    return { lastId: ids.toSorted().at(-1), unclean: this.#hasSuspects, believed }
   }
 
   /** Writes all rows, or, when each is tried alone, the rows that SQLite takes. */

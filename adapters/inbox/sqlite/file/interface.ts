@@ -8,7 +8,6 @@ import type {
   InboxMessage,
   KeptGap,
   ListedMessage,
-  OwedBranch,
   Selection,
   Waiting,
 } from '../../../../src/inbox/inbox.ts'
@@ -56,7 +55,7 @@ export interface InboxFile {
   /** Deletes the rest about it, and does a part of what leaves no byte of it in the file and its journal. Resolves to whether there is more to do. */
   scrub(vin: string): Promise<boolean>
   /** The files beside this file that an erasure does not reach. */
-  notReached(sign: SignOfLife): Promise<readonly string[]>
+  notReached(): Promise<readonly string[]>
   /** Closes the file. Without a sign of life, the next process takes the end of this one for a crash. */
   close(sign?: SignOfLife): Promise<void>
 }
@@ -70,14 +69,10 @@ export interface SignOfLife {
   readonly uptimeMs?: number | undefined
   /** The gaps that no stored event reports. Left out: the gaps in the file stay. */
   readonly gaps?: readonly KeptGap[] | undefined
-  /** The branches that lack messages. Left out: the branches in the file stay. */
-  readonly owed?: readonly OwedBranch[] | undefined
   /** Whether the receiver keeps states of vehicles. Used at `open`. */
   readonly keepsVehicles?: boolean | undefined
   /** The branches that read this file. Default: none. */
   readonly readers?: readonly ReaderSign[] | undefined
-  /** The files of the receiver and its branches. Left out: only this one. */
-  readonly files?: readonly string[] | undefined
 }
 
 /** The same of a branch. */
@@ -174,7 +169,6 @@ export interface OpenedFile extends FileFigures {
   /** The time that an earlier process believed. */
   readonly believed: Believed | undefined
   readonly gaps: readonly InboxGap[]
-  readonly owed: readonly OwedBranch[]
   readonly messages: number
   readonly bytes: number
   /** A process ended without `close` and left messages. Its last claims may be missing in the file. */

@@ -108,12 +108,8 @@ const schema = `
     doubted_ms INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   INSERT INTO state (one, closed, alive_at) VALUES (1, 1, 0);
-  -- The files of branches of this receiver. A removed branch stays here while messages wait in its file.
-  CREATE TABLE branches (file TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   -- Vehicles that are erased, until no byte of them is left.
   CREATE TABLE erasing (vin TEXT PRIMARY KEY, steps INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
-  -- Branches that lack messages from this time on, because their inboxes are not open, or have not taken all.
-  CREATE TABLE owed (branch TEXT PRIMARY KEY, from_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
   -- For people who look into the file.
   CREATE VIEW waiting AS
@@ -228,9 +224,6 @@ const fileSql = {
   state: 'SELECT * FROM state',
   setState: 'UPDATE state SET closed = ?, alive_at = ?, uptime_ms = ?, known_ms = ?, doubted_ms = ?',
   setOpen: 'UPDATE state SET closed = 0',
-  owed: 'SELECT branch, from_ms FROM owed',
-  addOwed: 'INSERT OR IGNORE INTO owed (branch, from_ms) VALUES (?, ?)',
-  removeOwed: 'DELETE FROM owed',
   newest: 'SELECT id, received_at FROM messages ORDER BY place DESC LIMIT 1',
   newestSeq: 'SELECT max(place) AS place FROM messages',
   listedTo: `

@@ -1,7 +1,7 @@
 import type { Believed } from '../../../../src/base/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import type { KeptGap, OwedBranch } from '../../../../src/inbox/inbox.ts'
+import type { KeptGap } from '../../../../src/inbox/inbox.ts'
 import type { OpenedVehicles, SignOfLife, StoredMessage } from './interface.ts'
 import type { Reader, Readers } from './readers.ts'
 import { downtimeOf, type SqlRow } from './schema.ts'
@@ -14,12 +14,8 @@ export const closedWithSuspects = 3
 
 /** Writes the sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
 export function noteSign(readers: Readers, closed: number, sign: SignOfLife): void {
-  const { nowMs, uptimeMs, gaps, owed, believed, readers: branches = [] } = sign
+  const { nowMs, uptimeMs, gaps, believed, readers: branches = [] } = sign
   const { file, receiver } = readers
-  if (owed !== undefined) {
-    file.removeOwed.run()
-    noteOwed(readers, sign)
-  }
   noteGaps(receiver, gaps)
   for (const branch of branches) noteGaps(readers.of(branch.reader), branch.gaps)
   for (const { number, isUsed } of readers.all) if (isUsed) file.useReader.run(nowMs, number)
@@ -34,15 +30,6 @@ function noteGaps({ statements }: Reader, gaps: readonly KeptGap[] | undefined):
   for (const { reason, fromMs, toMs, vin, missed } of gaps)
     statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
 }
-
-/** A branch that is there already is owed messages for longer. */
-function noteOwed({ file }: Readers, { owed = [] }: SignOfLife): void {
-  for (const { branch, sinceMs } of owed) file.addOwed.run(branch, sinceMs)
-}
-
-/** The branches that lacked messages when the last process ended. */
-export const owedIn = ({ file }: Readers): readonly OwedBranch[] =>
-  file.owed.all().map(({ branch, from_ms: fromMs }) => ({ branch: String(branch), sinceMs: Number(fromMs) }))
 
 /** What an earlier process believed. */
 export function believedIn(state: SqlRow): Believed | undefined {
@@ -60,7 +47,6 @@ export function noteStart(readers: Readers, state: SqlRow, sign: SignOfLife, opt
   const aliveMs = Number(state['alive_at'] ?? 0)
   const isUsed = aliveMs > 0
   statements.removeGapOfStop.run(aliveMs)
-  noteOwed(readers, sign)
   for (const { reader } of sign.readers ?? []) noteReturn(readers.of(reader), aliveMs, sign.nowMs)
   const { fromMs, toMs } = downtimeOf(state, sign)
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
