@@ -86,9 +86,8 @@ class Attempt {
   isShared = false
   /** What its handlers get, once one of them runs. */
   delivery: Delivery | undefined
-  /** Observers are around it. `next`: how it ended, for the turn that called them. */
-  isObserved = false
-  next: Next = 'over'
+  /** How it ended, for the turn that called its observers. `undefined`: they are not around it. */
+  next: Next | undefined
 
   constructor(message: Message, at: number = 0) {
     this.message = message
@@ -354,8 +353,8 @@ export class Core {
       // No handler saw it, so its claim must not look as if it had ended its process.
       if (!wasSeen) await this.tryLater(message, next)
     }
-    if (begun?.isObserved === true) begun.next = next
-    else this.#endTurn(message, next)
+    if (begun?.next === undefined) this.#endTurn(message, next)
+    else begun.next = next
   }
 
   /** The claim of a message that waited since the inbox handed it out. `undefined`: another process has the message now. */
@@ -598,12 +597,12 @@ export class Core {
     const isGathered = first?.gather !== undefined && !isAlone
     if (first === undefined || isGathered) return
     const run = async (): Promise<RunEnd> => {
-      attempt.isObserved = true
+      attempt.next = 'over'
       await this.#turn(message, attempt)
       return { failure: attempt.failure }
     }
     const delivery = message.delivery(message.attempt + 1)
-    return around(run, { messages: [{ event, delivery }], isBatch: isAlone }).then(() => attempt.next)
+    return around(run, { messages: [{ event, delivery }], isBatch: isAlone }).then(() => attempt.next ?? 'over')
   }
 
   /** What follows without a run of its handlers. `undefined`: they may run now. */
