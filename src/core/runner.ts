@@ -102,7 +102,7 @@ export class Lifecycle {
 
   /** How long this task has taken, in milliseconds. */
   get #tookMs(): number {
-    return performance.now() - this.#startedAtMs
+    return elapsedMs(this.#clock) - this.#startedAtMs
   }
 
   /** How long handlers may be started in this task, in milliseconds. */
@@ -115,7 +115,7 @@ export class Lifecycle {
   #arm(): void {
     this.#isArmed = true
     this.#starts = 0
-    this.#startedAtMs = performance.now()
+    this.#startedAtMs = elapsedMs(this.#clock)
     const run = (): void => {
       this.#isArmed = false
       this.#lastTaskMs = this.#tookMs
