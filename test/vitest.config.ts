@@ -41,7 +41,7 @@ const machines: readonly string[] = [
   // Programs that run for a while, each with commands or kills around it.
   'test/cli/{conform,run,inspect,sandbox,send,service,usage,doctor/*}.test.ts',
   'test/operator/{large-messages,missing,operator,vehicles}.test.ts',
-  'test/observe/tail-to.test.ts',
+  'test/observe/tail{,-to}.test.ts',
   'test/workers/{durable-object,episodes,facts-rows,time,vehicles}.test.ts',
   // A repository with a release.
   'test/house/release.test.ts',
@@ -103,6 +103,8 @@ export const setup: string = source('test/setup.ts')
 export function configFor(form: Form): ViteUserConfig {
   const isReal = form === 'real'
   const excluded = ['**/node_modules/**', ...(form === 'short' ? notInShort : isReal ? onlyFull : []), ...elsewhere]
+  const temporary: { readonly env?: Readonly<Record<string, string>> } =
+    form === 'short' ? { env: { TMPDIR: folderInMemory() } } : {}
   return {
     root,
     resolve: {
@@ -123,7 +125,6 @@ export function configFor(form: Form): ViteUserConfig {
         [formVariable]: form,
         // Node strips types and compiles once for all the processes that the tests start.
         NODE_COMPILE_CACHE: source('node_modules/.cache/fleethook-tests'),
-        ...(form === 'short' && { TMPDIR: folderInMemory() }),
       },
       testTimeout: longestMs,
       hookTimeout: longestMs,
@@ -163,16 +164,20 @@ export function configFor(form: Form): ViteUserConfig {
             include: isReal ? [...machines, ...onVersions] : [...processes],
             exclude: excluded,
             isolate: false,
+            ...temporary,
           },
         },
-        ...(isReal ? [] : onSources(excluded)),
+        ...(isReal ? [] : onSources(excluded, temporary)),
       ],
     },
   }
 }
 
 /** The tests that need nothing but this process. */
-function onSources(excluded: readonly string[]): readonly TestProjectConfiguration[] {
+function onSources(
+  excluded: readonly string[],
+  more: { readonly env?: Readonly<Record<string, string>> },
+): readonly TestProjectConfiguration[] {
   return [
     {
       extends: true,
@@ -180,9 +185,13 @@ function onSources(excluded: readonly string[]): readonly TestProjectConfigurati
         name: 'sources',
         include: ['test/**/*.test.ts'],
         exclude: [...onThePackage, ...databases, ...processes, ...units, ...excluded],
+        ...more,
       },
     },
-    { extends: true, test: { name: 'units', include: [...units], exclude: [...excluded], isolate: false } },
+    {
+      extends: true,
+      test: { name: 'units', include: [...units], exclude: [...excluded], isolate: false, ...more },
+    },
   ]
 }
 

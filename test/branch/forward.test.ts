@@ -14,7 +14,7 @@ import { forward as anywhere } from '../../src/forward.ts'
 import { soon } from './soon.ts'
 import { oddTexts } from '../dispatch/odd-texts.ts'
 import { data, logInto } from '../dispatch/scene.ts'
-import { few, inForm } from '../form.ts'
+import { few } from '../form.ts'
 import { silent, unwatched } from '../vehicles/scene.ts'
 import { newFolder } from '../folder.ts'
 
@@ -263,7 +263,7 @@ describe.each([
       let isRefusing = false
       const scene = await forwarding((response) => (isRefusing ? void response.writeHead(403).end() : ok(response)))
       let sent = 0
-      for (let phase = 0; phase < inForm({ short: 8, full: 20 }); phase += 1) {
+      for (let phase = 0; phase < 20; phase += 1) {
         isRefusing = !isRefusing
         for (let at = 0; at < 30; at += 1) {
           await scene.receiver.accept({ authorization: undefined, body: data(`V${at % 9}`, (sent += 1)) })

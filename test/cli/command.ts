@@ -3,8 +3,11 @@ import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { endWithFile } from '../conformance/spawn.ts'
+import { form } from '../form.ts'
 
-const main = fileURLToPath(new URL('../../adapters/cli/main.ts', import.meta.url))
+/** The real form has built the package, which starts in half of the time. */
+const program = form === 'real' ? '../../dist/adapters/cli/main.js' : '../../adapters/cli/main.ts'
+const main = fileURLToPath(new URL(program, import.meta.url))
 
 /** What a command left behind. */
 export interface Ended {

@@ -42,6 +42,14 @@ export interface LedgerOptions {
   readonly leaseMs: number
 }
 
+async function deadIn(pool: pg.Pool, schema: string): Promise<ReadonlySet<string>> {
+  const found = await pool.query<{ text: string }>(
+    `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
+  )
+  const messages = found.rows.map(({ text }): { vin: string; data: { Odometer: number } } => JSON.parse(text))
+  return new Set(messages.map(({ vin, data }) => `${vin} ${data.Odometer}`))
+}
+
 /** Creates the table in a schema that has the tables of the inbox. */
 export async function createLedger({ pool, schema, port, leaseMs }: LedgerOptions): Promise<Ledger> {
   await pool.query(
@@ -54,13 +62,6 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
     Number((await pool.query<{ count: string }>(`SELECT count(*) FROM ${schema}.waiting`)).rows[0]?.count)
   const rows: Ledger['rows'] = async () =>
     (await pool.query<{ vin: string; n: number }>(`SELECT vin, n FROM ${schema}.ledger ORDER BY at`)).rows
-  async function dead(): Promise<ReadonlySet<string>> {
-    const found = await pool.query<{ text: string }>(
-      `SELECT m.text FROM ${schema}.dead JOIN ${schema}.message m USING (id)`,
-    )
-    const messages = found.rows.map(({ text }): { vin: string; data: { Odometer: number } } => JSON.parse(text))
-    return new Set(messages.map(({ vin, data }) => `${vin} ${data.Odometer}`))
-  }
   return {
     processes,
     handled,
@@ -84,7 +85,7 @@ export async function createLedger({ pool, schema, port, leaseMs }: LedgerOption
       await expect.poll(() => waiting().catch(() => -1), { timeout }).toBe(0)
     },
     rows,
-    dead,
+    dead: () => deadIn(pool, schema),
     async [Symbol.asyncDispose]() {
       await Promise.all([...processes].map((one) => one.stop('SIGKILL')))
     },

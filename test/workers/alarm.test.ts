@@ -38,10 +38,7 @@ test('an alarm sets the next one before its handlers run, so that an object that
   const log = { debug() {}, info() {}, warn() {}, error() {} }
   // An alarm ends when nothing was handed out for a moment, and on a busy machine a handler needs more than that to start.
   const clock = fakeClock()
-  let finish = (): void => {}
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve
-  })
+  const finished = Promise.withResolvers<void>()
   let runs = 0
   const started = Promise.withResolvers<void>()
   const alarms: (number | undefined)[] = []
@@ -58,7 +55,7 @@ test('an alarm sets the next one before its handlers run, so that an object that
       // That of the object that ends.
       if (runs === 1) await new Promise(() => {})
       started.resolve()
-      await finished
+      await finished.promise
     })
     return new (inboxObject(receiver))({ storage }, {})
   }
@@ -72,7 +69,7 @@ test('an alarm sets the next one before its handlers run, so that an object that
   await started.promise
   expect(alarms).toHaveLength(2)
   expect(alarms.at(-1)).toBeLessThanOrEqual(clock.now() + 5_000)
-  finish()
+  finished.resolve()
   await expect.poll(() => clock.advance(50).then(() => isOver)).toBe(true)
   await alarm
   expect(alarms.slice(2)).toEqual([undefined])

@@ -84,6 +84,17 @@ export interface WorkerOptions {
   readonly patienceMs?: number
 }
 
+/** The dead letters in the files of all objects. */
+function deadIn(folder: string): ReadonlySet<string> {
+  const found = globSync(join(folder, 'storage/**/*.sqlite')).flatMap((path) => {
+    using db = new DatabaseSync(path, { readOnly: true })
+    const table = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'fleethook_messages'").all()
+    const text = "text ->> 'vin' AS vin, text ->> '$.data.BatteryLevel' AS number"
+    return table.length === 0 ? [] : db.prepare(`SELECT ${text} FROM fleethook_messages WHERE state = 1`).all()
+  })
+  return new Set(found.map(({ vin, number }) => `${String(vin)} ${String(number)}`))
+}
+
 /** A Worker on the storage of its objects. */
 export async function onObjects(options: WorkerOptions): Promise<Victim> {
   const { platform, source, how = 'killed', edges = false, patienceMs = 20_000 } = options
@@ -135,15 +146,7 @@ export async function onObjects(options: WorkerOptions): Promise<Victim> {
       }
     },
     runs,
-    dead() {
-      const found = globSync(join(worker.folder, 'storage/**/*.sqlite')).flatMap((path) => {
-        using db = new DatabaseSync(path, { readOnly: true })
-        const table = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'fleethook_messages'").all()
-        const text = "text ->> 'vin' AS vin, text ->> '$.data.BatteryLevel' AS number"
-        return table.length === 0 ? [] : db.prepare(`SELECT ${text} FROM fleethook_messages WHERE state = 1`).all()
-      })
-      return new Set(found.map(({ vin, number }) => `${String(vin)} ${String(number)}`))
-    },
+    dead: () => deadIn(worker.folder),
     ...(edges
       ? {
           changes: () =>
