@@ -74,7 +74,6 @@ export class Saying implements SayingVehicles {
         wanted.delete(vin)
         if (facts === undefined && row === undefined) continue
         const differing = differingOf(facts, row ?? none, names, nowMs)
-        // Most are as the table says, and a promise for each of them would be most of the time.
         if (differing.size > 0) await tell(vin, differing)
       }
     }
@@ -93,25 +92,22 @@ export class Saying implements SayingVehicles {
     breathe: () => Promise<void>,
   ): Promise<Map<string, ReadonlyMap<string, FieldValue>>> {
     const wanted = new Map<string, ReadonlyMap<string, FieldValue>>()
-    const add = (row: FactRow): void => {
+    /** Returns whether others get their turn now. */
+    const add = (row: FactRow): boolean => {
       const { vin } = row
       checkVin(vin)
       if (wanted.has(vin))
         throw wrong(`\`vehicles.setAll\` was given the vehicle ${vin} twice`, 'Give one row for each vehicle.')
       const written = this.#written(vin, row, 'vin')
       for (const name of written.keys()) names.add(name)
-      wanted.set(vin, written)
+      return wanted.set(vin, written).size % 500 === 0
     }
-    if (Symbol.iterator in rows)
-      for (const row of rows) {
-        if (wanted.size % 500 === 499) await breathe()
-        add(row)
-      }
-    else
-      for await (const row of rows) {
-        if (wanted.size % 500 === 499) await breathe()
-        add(row)
-      }
+    // A promise for each row of a list would be most of the time.
+    if (Symbol.iterator in rows) {
+      for (const row of rows) if (add(row)) await breathe()
+    } else {
+      for await (const row of rows) if (add(row)) await breathe()
+    }
     return wanted
   }
 
