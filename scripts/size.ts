@@ -11,7 +11,7 @@ import { gzipBytesOf, landBudgetBytes, pageBudgetBytes } from './inspector.ts'
 export const budgetBytes = 48_000
 
 /** The last measured size and a little more. A change that exceeds it needs a reason. */
-export const ceilingBytes = 52_830
+export const ceilingBytes = 52_740
 
 /** The smallest Worker that handles something. */
 export const minimalWorker = `
