@@ -16,9 +16,11 @@ import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { backlogOf, failingMessages } from '../inbox/postgres/backlog.ts'
 import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
+import { eraseVehicle } from '../inbox/postgres/erasing.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
 import { checkServer } from '../inbox/postgres/schema.ts'
 import { Store } from '../inbox/postgres/store.ts'
+import { receiver, Tables } from '../inbox/postgres/tables.ts'
 import { VehicleRows } from '../inbox/postgres/vehicles.ts'
 import { controlPath } from '../inbox/sqlite/control.ts'
 import { branchesIn } from '../inbox/sqlite/file/changing.ts'
@@ -442,9 +444,9 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
       failing: async () => failingOf(failing, true),
       backlog: async () => backlog,
       async forget(vin, { dryRun = false } = {}) {
-        const erased = await store.forget(vin, dryRun)
+        const erased = await eraseVehicle(db, vin, dryRun)
         // The process that has the vehicle may write its state again until its messages are gone.
-        if (!dryRun) await new VehicleRows(db).forget(vin)
+        if (!dryRun) await new VehicleRows(db, new Tables(schema, receiver)).forget(vin)
         return erased
       },
     })

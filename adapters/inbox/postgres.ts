@@ -139,7 +139,6 @@ export function postgresInbox(options: PostgresInboxOptions): PostgresInbox {
   }
   const inbox = Object.assign(create, {
     clock: (local: Clock): Clock => (clock = new ServerClock(local)),
-    place: { of: 'postgresInbox', name: `the schema ${settings.schema}`, takes: settings.role !== 'handle' } as const,
     exactlyOnce,
   })
   systems.set(inbox, () => system)
@@ -174,13 +173,12 @@ export async function handleWaiting(receiver: Drainable, { forMs }: { readonly f
     throw new FleethookError('option_invalid', 'handleWaiting takes a receiver with a postgresInbox.')
   const untilMs = performance.now() + forMs
   await receiver.open()
-  const { clock } = systemOf() ?? notAttached()
+  const system = systemOf() ?? notAttached()
+  const { clock } = system
   const branches = [...(hostedBy(receiver)?.intake.parts.behind.byName.values() ?? [])]
   // A branch that cannot be opened says so itself.
   await resolvedOr(Promise.allSettled(branches.map((branch) => branch.open())), clock, forMs)
-  const all = [receiver, ...branches]
-  const waits = (): boolean => all.some(({ inbox }) => systems.get(inbox)?.()?.reader?.isIdle === false)
-  while (waits() && performance.now() < untilMs) await pause(clock, 10)
+  while (!system.isIdle && performance.now() < untilMs) await pause(clock, 10)
   return receiver.drain({ deadlineMs: 5_000 })
 }
 

@@ -9,6 +9,7 @@ import type {
   InboxGap,
   InboxMessage,
   InboxHost,
+  KeptGap,
   Opened,
   Outcome,
   Settled,
@@ -40,6 +41,23 @@ export interface SharedSystem extends Server {
   connect(): Promise<void>
   /** Whether an error of `connect` may pass by itself, because the server is away. */
   mayPass(error: unknown): boolean
+  /**
+   * Another reader of what the system keeps, for a branch, which is opened after the receiver. It calls `connect` before it asks, and operators ask it by
+   * `operatedBy`. Left out: there is one reader.
+   */
+  readonly reader?: (
+    name: string,
+    settings: InboxHost,
+    takesNone: Refusal | undefined,
+    connect: () => Promise<void>,
+    operatedBy: (operator: Asked) => Asked,
+  ) => Inbox
+  /** Resolves when no branch needs the system any more. */
+  readersClosed?(): Promise<void>
+  /** The gaps of branches that no event reports yet. */
+  openGapsOfBranches?(): readonly BranchGap[]
+  /** A receiver that has ended left a gap of a branch. */
+  adoptGap?(gap: BranchGap): void
   /** The partitions of this process, if it handles. Called after `connect`. */
   read(): SharedPart
   /** Where receivers leave signs of life, once it is connected. */
@@ -56,6 +74,13 @@ export interface SharedSystem extends Server {
   /** Closes what receiving and handling share, after both. */
   close(): Promise<void>
 }
+
+/** A gap of a branch, in the signs of life of its receiver. */
+export interface BranchGap extends KeptGap {
+  readonly branch: string
+}
+
+const isOfBranch = (gap: InboxGap): gap is BranchGap => 'branch' in gap && typeof gap.branch === 'string'
 
 /** How long a start waits for a system that may be away, and the pause between two tries, in milliseconds. */
 const startMs = 3_000
@@ -74,6 +99,7 @@ export class SharedInbox extends ForwardingInbox {
   readonly vehicles: VehicleStore | undefined
   readonly operator: Asked
   readonly forget: Inbox['forget']
+  readonly reader?: NonNullable<Inbox['reader']>
   readonly #role: Role
   readonly #settings: InboxHost
   readonly #system: SharedSystem
@@ -102,6 +128,16 @@ export class SharedInbox extends ForwardingInbox {
     const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
     this.operator = askedAfter(connect, operator, failing)
+    const { reader } = system
+    if (reader !== undefined)
+      this.reader = (name, own) =>
+        reader(
+          name,
+          own,
+          this.takesNone,
+          () => this.#connect(),
+          (asked) => askedAfter(connect, asked, asked.failing),
+        )
   }
 
   /** With a file, the receiver takes messages while the system is away, but not when the system answers and cannot be used. */
@@ -177,6 +213,7 @@ export class SharedInbox extends ForwardingInbox {
   override async close(stoppedAtMs?: number): Promise<void> {
     this.#closing.abort()
     await this.#reader?.close()
+    await this.#system.readersClosed?.()
     await this.#meanwhile?.close(stoppedAtMs)
     await this.#life?.close()
     await this.#system.close()
@@ -239,15 +276,16 @@ export class SharedInbox extends ForwardingInbox {
   /** `earlier`: when no receiver with this file listened. `sinceMs`: since when this one listens. */
   #live(earlier: readonly InboxGap[], sinceMs: number, listeningWasKept: boolean, onAccounted: () => void): void {
     const { clock, log, openGaps = () => [], notListeningMs = () => 0 } = this.#settings
+    const system = this.#system
     this.#life = new Life({
       clock,
       log,
       signs: this.#system.signs(),
       earlier,
       listeningMs: () => elapsedMs(clock) - sinceMs,
-      openGaps,
+      openGaps: () => [...openGaps(), ...(system.openGapsOfBranches?.() ?? [])],
       notListeningMs,
-      onGap: (gap) => this.#settings.on({ type: 'gap', gap }),
+      onGap: (gap) => (isOfBranch(gap) ? system.adoptGap?.(gap) : this.#settings.on({ type: 'gap', gap })),
       onSigned: () => this.#settings.on({ type: 'available' }),
       onAccounted,
     })

@@ -54,8 +54,8 @@ export interface Marked {
   /** Its `nth` run for one message: an edge can happen twice before a message, and each time is handled. No name of a handler has a `~`. */
   nthRun(nth: number): Pick<Marked, 'run' | 'mark'>
   /**
-   * With marks of its own on a branch, which has the messages of its receiver under the same ids: the table of `createOnce` would take the run on one for
-   * that on the other, and write nothing. No name of a handler has an `@`.
+   * With marks of its own on a branch, which has the messages of its receiver under the same ids: otherwise the run on one would count as that on the
+   * other, which would write nothing. No name of a handler has an `@`.
    */
   onBranch(branch: string): Pick<Marked, 'run' | 'mark' | 'hasMark'>
 }
@@ -79,7 +79,6 @@ function marked<Made extends (...given: never[]) => unknown>(
       return { run: withMark(mark), mark }
     },
     onBranch(branch) {
-      if (of !== 'createOnce') return { run, mark: name, hasMark }
       const onIt = (mark: string): string => `${mark}@${branch}`
       const hasOnIt: HasMark = (mark, delivery) => hasMark(onIt(mark), delivery)
       return { run: marked(of, name, hasOnIt, (mark) => withMark(onIt(mark))), mark: name, hasMark: hasOnIt }

@@ -161,8 +161,8 @@ export class Readiness {
     behind.opened = options
     behind.branches?.open(options)
     this.#recovered = this.#host.during(() => this.#recover(opened))
-    // A stall of a process that takes no messages is no gap: the others receive.
-    const watches = inbox.watchesTime !== false && inbox.takesNone === undefined && inbox.handsOut !== 'stored'
+    // A stall of a process that takes no messages is no gap: the others receive. A branch hears of it from its receiver.
+    const watches = inbox.watchesTime !== false && inbox.takesNone === undefined && this.following === undefined
     if (watches && !this.#host.isDraining) gaps.watchForStalls()
   }
 

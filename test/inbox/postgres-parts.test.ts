@@ -5,6 +5,7 @@ import { Database, type Row } from '../../adapters/inbox/postgres/client.ts'
 import { Endings } from '../../adapters/inbox/postgres/endings.ts'
 import { Leases } from '../../adapters/inbox/postgres/leases.ts'
 import { partitionOf } from '../../adapters/inbox/postgres/schema.ts'
+import { receiver, Tables } from '../../adapters/inbox/postgres/tables.ts'
 import { stateValues, VehicleRows } from '../../adapters/inbox/postgres/vehicles.ts'
 import { systemClock } from '../../src/base/clock.ts'
 
@@ -14,6 +15,7 @@ function databaseWith(answer: (text: string) => readonly Row[] | Promise<readonl
   return new Database({ query }, 'fleethook', systemClock)
 }
 
+const tables = new Tables('fleethook', receiver)
 const vin = '0FLEETV14T0000001'
 const stateOf = (seq: number, dueMs?: number): StoredVehicle => {
   const state = { vin, seq, seenMs: seq, bytes: 100, text: () => `{"seq":${seq}}` }
@@ -31,7 +33,7 @@ test('what is settled without end does not delay who waits for what was settled 
     await new Promise((resolve) => setTimeout(resolve, 1))
     return []
   })
-  const endings = new Endings(db, systemClock, () => 'me', { ...ignored, deleted: () => {} })
+  const endings = new Endings(db, tables, () => 'me', { ...ignored, deleted: () => {} })
   settle()
   await endings.flush(10_000)
   expect(statements).toBeLessThan(10)
@@ -83,7 +85,7 @@ test('what was given up and handled again is written again', async () => {
     return []
   })
   const deleted: number[] = []
-  const endings = new Endings(db, systemClock, () => 'me', {
+  const endings = new Endings(db, tables, () => 'me', {
     ...ignored,
     deleted: (written) => deleted.push(written.length),
   })
@@ -99,7 +101,7 @@ test('what was given up and handled again is written again', async () => {
 })
 
 test('a dead letter leaves a newer state than one that is still to be written', async () => {
-  const rows = new VehicleRows(databaseWith(() => []))
+  const rows = new VehicleRows(databaseWith(() => []), tables)
   rows.gained([partitionOf(vin)])
   rows.settled(stateOf(1))
   expect(await rows.load(vin)).toMatchObject({ seq: 1 })
@@ -113,7 +115,7 @@ test('timers that could not be read are read again', async () => {
     if (isDown) throw new Error('The connection was lost.')
     return []
   })
-  const rows = new VehicleRows(db)
+  const rows = new VehicleRows(db, tables)
   rows.gained([partitionOf(vin)])
   const moved: boolean[] = []
   rows.follow({

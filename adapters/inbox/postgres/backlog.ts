@@ -10,6 +10,7 @@ import {
 } from '../../../src/observe/stats.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
 import { type Database, databaseError, type Row } from './client.ts'
+import { receiver, Tables } from './tables.ts'
 
 /** The most rows that one look counts. A scrape must cost the same with a million messages that wait. */
 const mostCounted = 100_000
@@ -28,7 +29,7 @@ const alarmMs = 30_000
 export function viewStatements(schema: string): readonly string[] {
   return [
     `CREATE INDEX IF NOT EXISTS waiting_failing ON ${schema}.waiting (part) WHERE failing_since IS NOT NULL`,
-    `CREATE OR REPLACE VIEW ${schema}.backlog AS ${backlogSql(schema)}`,
+    `CREATE OR REPLACE VIEW ${schema}.backlog AS ${backlogSql(new Tables(schema, receiver))}`,
     `CREATE OR REPLACE VIEW ${schema}.failing AS SELECT m.id, m.lane AS vin, w.failed_by AS handler,
   to_timestamp(w.failing_since / 1000.0) AS since, w.attempts, to_timestamp(w.not_before / 1000.0) AS next_attempt, w.error
 FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE w.failing_since IS NOT NULL`,
@@ -39,21 +40,22 @@ FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE w.failing
  * One row. A process that renews its leases is alive, and a partition belongs to nobody when its owner is not. Compares the clock
  * of the server with times of receipt.
  */
-const backlogSql = (schema: string): string => `SELECT
+const backlogSql = ({ schema, waiting }: Tables): string => `SELECT
   CASE WHEN c.messages < ${mostCounted} THEN c.messages ELSE greatest(c.messages, (SELECT reltuples::bigint FROM pg_catalog.pg_class
-    WHERE oid = '${schema}.waiting'::regclass)) END AS messages,
+    WHERE oid = '${waiting}'::regclass)) END AS messages,
   (SELECT greatest(0, floor(extract(epoch FROM clock_timestamp()) * 1000) - min(m.received_at))::bigint
-    FROM ${schema}.part p CROSS JOIN LATERAL (SELECT f.id FROM (SELECT id, seq, replayed FROM ${schema}.waiting w
+    FROM ${schema}.part p CROSS JOIN LATERAL (SELECT f.id FROM (SELECT id, seq, replayed FROM ${waiting} w
       WHERE w.part = p.part ORDER BY seq LIMIT ${mostReplayed}) f WHERE NOT f.replayed ORDER BY f.seq LIMIT 1) o
     JOIN ${schema}.message m ON m.id = o.id) AS oldest_ms,
   (SELECT count(*) FROM ${schema}.process WHERE until > clock_timestamp()) AS processes,
   (SELECT count(*) FROM ${schema}.part p WHERE NOT EXISTS (SELECT FROM ${schema}.process x
     WHERE x.id = p.owner AND x.until > clock_timestamp())) AS unhandled_partitions,
-  (SELECT count(*) FROM (SELECT FROM ${schema}.waiting WHERE failing_since IS NOT NULL LIMIT ${mostFailing}) f) AS failing
-FROM (SELECT count(*) AS messages FROM (SELECT FROM ${schema}.waiting LIMIT ${mostCounted}) w) c`
+  (SELECT count(*) FROM (SELECT FROM ${waiting} WHERE failing_since IS NOT NULL LIMIT ${mostFailing}) f) AS failing
+FROM (SELECT count(*) AS messages FROM (SELECT FROM ${waiting} LIMIT ${mostCounted}) w) c`
 
-export async function backlogOf(db: Database): Promise<Backlog> {
-  const [row = {}] = await db.run(backlogSql(db.schema))
+/** What waits for a reader of the inbox. */
+export async function backlogOf(db: Database, tables: Tables = new Tables(db.schema, receiver)): Promise<Backlog> {
+  const [row = {}] = await db.run(backlogSql(tables))
   const oldest = row['oldest_ms']
   return {
     messages: Number(row['messages']),
@@ -63,10 +65,13 @@ export async function backlogOf(db: Database): Promise<Backlog> {
   }
 }
 
-/** The messages of all processes that a handler failed for. */
-export async function failingMessages(db: Database): Promise<readonly FailingMessage[]> {
+/** The messages of all processes that a handler of a reader failed for. */
+export async function failingMessages(
+  db: Database,
+  { waiting }: Tables = new Tables(db.schema, receiver),
+): Promise<readonly FailingMessage[]> {
   const rows = await db.run(
-    `SELECT m.lane, w.failing_since, w.failed_by, w.error FROM ${db.schema}.waiting w JOIN ${db.schema}.message m ON m.id = w.id
+    `SELECT m.lane, w.failing_since, w.failed_by, w.error FROM ${waiting} w JOIN ${db.schema}.message m ON m.id = w.id
 WHERE w.failing_since IS NOT NULL LIMIT ${mostFailing}`,
   )
   return rows.flatMap((row) => {
@@ -86,13 +91,15 @@ export class Watch {
   backlog: Backlog | undefined
   failing: Failing = failingOf([], false)
   readonly #db: Database
+  readonly #tables: Tables
   readonly #clock: Clock
   readonly #say: ReturnType<typeof throttled>
   #timer: Timer | undefined
   #isStopped = false
 
-  constructor(db: Database, clock: Clock, log: Log) {
+  constructor(db: Database, tables: Tables, clock: Clock, log: Log) {
     this.#db = db
+    this.#tables = tables
     this.#clock = clock
     this.#say = throttled(log, clock)
   }
@@ -112,7 +119,10 @@ export class Watch {
 
   async #look(): Promise<void> {
     try {
-      const [backlog, failing] = [await backlogOf(this.#db), await failingMessages(this.#db)]
+      const [backlog, failing] = [
+        await backlogOf(this.#db, this.#tables),
+        await failingMessages(this.#db, this.#tables),
+      ]
       this.backlog = backlog
       this.failing = failingOf(failing, false)
       const { messages, oldestMs = 0, processes } = backlog

@@ -3,6 +3,7 @@ import type { LastFailure } from '../../../src/observe/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutRows, isLocked, rowError } from './client.ts'
 import { storable } from './schema.ts'
+import type { Tables } from './tables.ts'
 import { type EndState, endSql, lockedSql, stateValues } from './vehicles.ts'
 
 /** A row of `waiting`. */
@@ -55,6 +56,7 @@ const tellAfterMs = 5_000
  */
 export class Endings {
   readonly #db: Database
+  readonly #tables: Tables
   readonly #clock: Clock
   readonly #me: () => string
   readonly #on: On
@@ -72,9 +74,10 @@ export class Endings {
   #waiters: { readonly round: number; readonly resolve: () => void }[] = []
   #isClosed = false
 
-  constructor(db: Database, clock: Clock, me: () => string, on: On) {
+  constructor(db: Database, tables: Tables, me: () => string, on: On) {
     this.#db = db
-    this.#clock = clock
+    this.#tables = tables
+    this.#clock = db.clock
     this.#me = me
     this.#on = on
   }
@@ -202,20 +205,20 @@ export class Endings {
   }
 
   readonly #writeTries = async (tries: readonly (Place & Tries)[]): Promise<void> => {
-    const { schema } = this.#db
+    const { schema, waiting } = this.#tables
     // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
     // comes later: all others would wait for it.
     const found = await this.#db.run(
       `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::int[], $4::bigint[], $5::int[],
   $7::bigint[], $8::text[], $9::text[]) g(part, seq, attempts, not_before, deliveries, failing_since, failed_by, error)),
-there AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
-free AS (SELECT w.part, w.seq FROM ${schema}.waiting w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
-changed AS (UPDATE ${schema}.waiting w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
+there AS (SELECT w.part, w.seq FROM ${waiting} w JOIN g ON g.part = w.part AND g.seq = w.seq JOIN ${schema}.part p ON p.part = w.part AND p.owner = $6),
+free AS (SELECT w.part, w.seq FROM ${waiting} w JOIN there t ON t.part = w.part AND t.seq = w.seq FOR NO KEY UPDATE OF w SKIP LOCKED),
+changed AS (UPDATE ${waiting} w SET attempts = g.attempts, not_before = g.not_before, deliveries = g.deliveries,
   failing_since = g.failing_since, failed_by = g.failed_by, error = g.error
   FROM g JOIN free f ON f.part = g.part AND f.seq = g.seq WHERE w.part = g.part AND w.seq = g.seq)
 SELECT l.seq::text AS seq, false::text AS erased FROM (SELECT part, seq FROM there EXCEPT SELECT part, seq FROM free) l
 UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part = g.part AND p.owner = $6
-  WHERE NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.part = g.part AND w.seq = g.seq)`,
+  WHERE NOT EXISTS (SELECT FROM ${waiting} w WHERE w.part = g.part AND w.seq = g.seq)`,
       [
         ...[tries.map(({ part }) => part), tries.map(({ seq }) => seq)],
         ...[tries.map(({ attempts }) => attempts), tries.map(({ notBefore }) => notBefore)],
@@ -237,14 +240,13 @@ UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part 
   }
 
   readonly #writeSettled = async (settled: readonly Ending[]): Promise<void> => {
-    const { schema } = this.#db
     // The newest state of each vehicle.
     const states = new Map<string, EndState>()
     for (const { seq, vehicle } of settled) if (vehicle !== undefined) states.set(vehicle.vin, [seq, vehicle])
     const locked = await this.#db.run(
       `WITH g AS (SELECT * FROM unnest($1::smallint[], $2::bigint[], $4::text[]) g(part, seq, vin)),
-${endSql(schema, '$3', 5)}
-${lockedSql(schema, '$3')}`,
+${endSql(this.#tables, '$3', 5)}
+${lockedSql(this.#tables, '$3')}`,
       [
         ...[settled.map(({ part }) => part), settled.map(({ seq }) => seq), this.#me()],
         settled.map(({ vehicle }) => storable(vehicle?.vin ?? '')),

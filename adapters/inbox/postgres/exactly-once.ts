@@ -3,6 +3,7 @@ import type { Delivery } from '../../../src/observe/observer.ts'
 import { type HasMark, type OnceHandlers, onceHandlers } from '../../../src/once/handlers.ts'
 import { type Database, stateOf } from './client.ts'
 import type { Place } from './endings.ts'
+import type { Tables } from './tables.ts'
 
 /** Makes handlers whose writes happen exactly once: the result of `inbox.exactlyOnce`. */
 export type ExactlyOnce<Transaction> = OnceHandlers<Transaction>
@@ -18,6 +19,13 @@ export interface Marks {
   readonly db: Database
   /** Names this process in the table `process`, by a random id: only the database of the inbox has that row. */
   readonly me: string
+  /** What the receiver, or a branch, has in hand here. */
+  handOf(branch: string | undefined): Hand | undefined
+}
+
+/** The messages of one reader that are handed out here. */
+export interface Hand {
+  readonly tables: Tables
   placeOf(id: string): Place | undefined
 }
 
@@ -32,19 +40,21 @@ export function exactlyOnceIn<Transaction>(
    * the mark: what another database answers, or a commit, says nothing about that.
    */
   async function once(
-    name: string,
+    mark: string,
     deliveries: readonly Delivery[],
     handle: (transaction: Transaction, which: readonly number[]) => unknown,
   ): Promise<void> {
     const inbox = marks()
     const { db } = inbox
-    const places = deliveries.map(({ id }) => inbox.placeOf(id) ?? handedOver())
+    const [name, branch] = partsOf(mark)
+    const { tables, placeOf } = inbox.handOf(branch) ?? handedOver()
+    const places = deliveries.map(({ id }) => placeOf(id) ?? handedOver())
     let isHandled = false
     let marked: ReadonlySet<string> = new Set()
     try {
       await transaction(async (tx) => {
         isHandled = false
-        const rows = await run(tx, markSql(inbox, name, places)).catch((error: unknown) => {
+        const rows = await run(tx, markSql(inbox, tables, name, places)).catch((error: unknown) => {
           throw isMissing(error) ? elsewhere(name, error) : error
         })
         marked = new Set(rows.map(seqIn))
@@ -57,10 +67,10 @@ export function exactlyOnceIn<Transaction>(
       })
     } catch (error) {
       // The answer to the commit can be lost. Its marks tell whether it happened.
-      if (!isHandled || marked.size === 0 || !(await areThere(db, name, places).catch(() => false))) throw error
+      if (!isHandled || marked.size === 0 || !(await areThere(db, tables, name, places).catch(() => false))) throw error
       return
     }
-    if (await areThere(db, name, places)) return
+    if (await areThere(db, tables, name, places)) return
     if (marked.size === 0) throw elsewhere(name)
     // A commit of a transaction in which a statement failed is a rollback, and no error.
     // What to do: A statement failed, and the handler went on. Let the error pass.
@@ -70,12 +80,20 @@ export function exactlyOnceIn<Transaction>(
   }
 
   const has: HasMark = async (mark, { id }) => {
-    const inbox = marks()
-    const place = inbox.placeOf(id)
-    return place !== undefined && areThere(inbox.db, mark, [place])
+    const { db, handOf } = marks()
+    const [name, branch] = partsOf(mark)
+    const hand = handOf(branch)
+    const place = hand?.placeOf(id)
+    return hand !== undefined && place !== undefined && areThere(db, hand.tables, name, [place])
   }
 
   return onceHandlers('exactlyOnce', names, once, has)
+}
+
+/** On a branch, the mark is in a row of that branch: its new name finds it, too. */
+function partsOf(mark: string): readonly [name: string, branch: string | undefined] {
+  const [name = mark, branch] = mark.split('@')
+  return [name, branch]
 }
 
 /** A database without the tables cannot hold the inbox. */
@@ -98,13 +116,13 @@ const elsewhere = (name: string, cause?: unknown): FleethookError =>
  * process. It runs with the search_path of the handlers, where others may create, so each name has its schema.
  * Postgres itself gives `unnest` of two arrays its schema.
  */
-function markSql({ db: { schema }, me }: Marks, name: string, places: readonly Place[]): string {
+function markSql({ db, me }: Marks, tables: Tables, name: string, places: readonly Place[]): string {
   const [parts, seqs] = columnsOf(places)
   const mark = `'${name}'::pg_catalog.text`
-  return `UPDATE ${schema}.waiting w SET done = w.done OPERATOR(pg_catalog.||) ${mark}
+  return `UPDATE ${tables.waiting} w SET done = w.done OPERATOR(pg_catalog.||) ${mark}
 FROM unnest(ARRAY[${parts.join(',')}]::smallint[], ARRAY[${seqs.join(',')}]::bigint[]) g(part, seq)
 WHERE w.part OPERATOR(pg_catalog.=) g.part AND w.seq OPERATOR(pg_catalog.=) g.seq AND NOT (w.done OPERATOR(pg_catalog.@>) ARRAY[${mark}])
-  AND EXISTS (SELECT FROM ${schema}.process p WHERE p.id OPERATOR(pg_catalog.=) '${me}'::pg_catalog.uuid)
+  AND EXISTS (SELECT FROM ${db.schema}.process p WHERE p.id OPERATOR(pg_catalog.=) '${me}'::pg_catalog.uuid)
 RETURNING w.seq::pg_catalog.text AS seq`
 }
 
@@ -118,9 +136,9 @@ function columnsOf(places: readonly Place[]): readonly [parts: readonly number[]
 }
 
 /** Whether no row is there without its mark. A row that is gone was settled, by a process that found the mark. */
-async function areThere(db: Database, name: string, places: readonly Place[]): Promise<boolean> {
+async function areThere(db: Database, { waiting }: Tables, name: string, places: readonly Place[]): Promise<boolean> {
   const rows = await db.run(
-    `SELECT w.seq FROM ${rowsSql} JOIN ${db.schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+    `SELECT w.seq FROM ${rowsSql} JOIN ${waiting} w ON w.part = g.part AND w.seq = g.seq
 WHERE NOT w.done @> ARRAY[$3::text] LIMIT 1`,
     [...columnsOf(places), name],
   )

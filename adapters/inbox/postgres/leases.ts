@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Clock, elapsedMs } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { Database } from './client.ts'
-import { partitions } from './schema.ts'
+import { partitions, schemaVersion } from './schema.ts'
 import { aboutServer } from './promises.ts'
 
 /** A partition that this process may handle. */
@@ -146,7 +146,7 @@ FROM missing LEFT JOIN (SELECT *, false AS clean FROM mine UNION ALL TABLE gaine
 known AS (SELECT id FROM ${schema}.process WHERE id = $1),
 free AS (SELECT id FROM ${schema}.process WHERE id = $1 FOR UPDATE SKIP LOCKED),
 begun AS (UPDATE ${schema}.process p SET until = ${now} + $2 * interval '1 ms' FROM free WHERE p.id = free.id),
-new AS (INSERT INTO ${schema}.process (id, until) SELECT $1, ${now} + $2 * interval '1 ms' WHERE NOT EXISTS (SELECT FROM known)
+new AS (INSERT INTO ${schema}.process (id, until, version) SELECT $1, ${now} + $2 * interval '1 ms', ${schemaVersion} WHERE NOT EXISTS (SELECT FROM known)
   ON CONFLICT (id) DO NOTHING)
 SELECT (EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM free))::text AS locked`,
       [this.me, leaseMs],

@@ -1,6 +1,7 @@
 import type { Signs } from '../signs-of-life.ts'
 import { briefly, type Database, databaseError } from './client.ts'
 import { aboutServer } from './promises.ts'
+import { schemaVersion } from './schema.ts'
 import { serverMs } from './server-clock.ts'
 
 /** Signs of life in the table `receiver`. */
@@ -8,7 +9,7 @@ export const signsIn = (db: Database, me: string): Signs => ({
   me,
   async write({ agoMs, listeningMs, isClosed, gaps, isAccounted }, withinMs) {
     await db.run(
-      `INSERT INTO ${db.schema}.receiver SELECT $1::uuid, ${serverMs} - $2::bigint, $3::boolean, $4, $5::boolean, ${serverMs} - $2::bigint - $6::bigint FROM ${briefly}
+      `INSERT INTO ${db.schema}.receiver SELECT $1::uuid, ${serverMs} - $2::bigint, $3::boolean, $4, $5::boolean, ${serverMs} - $2::bigint - $6::bigint, ${schemaVersion} FROM ${briefly}
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = excluded.closed, gaps = excluded.gaps, accounted = excluded.accounted RETURNING ${aboutServer}`,
       [me, agoMs, isClosed, JSON.stringify(gaps), isAccounted, listeningMs],
       withinMs,

@@ -1,4 +1,4 @@
-import { type Clock, elapsedMs, resolvedOr } from '../../../src/base/clock.ts'
+import { elapsedMs, resolvedOr } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { GapReason } from '../../../src/events/event.ts'
 import { PassingMap } from '../../../src/base/passing-map.ts'
@@ -17,23 +17,16 @@ import type { InboxStats } from '../../../src/observe/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type PartitionOf, SharedReader } from '../shared-reader.ts'
 import { failureOf } from './backlog.ts'
-import {
-  type Database,
-  databaseError,
-  despiteCuts,
-  isAboutRows,
-  isFinal,
-  type Row,
-  rowError,
-  stateOf,
-} from './client.ts'
+import { type Database, databaseError, despiteCuts, isAboutRows, type Row, rowError, stateOf } from './client.ts'
 import { type Ending, Endings, type Place, type Tries } from './endings.ts'
-import { Handling } from './handling.ts'
 import { tableHealth } from './health.ts'
-import { type Lease, Leases } from './leases.ts'
+import type { Lease } from './leases.ts'
 import type { PostgresSettings } from './options.ts'
+import { lastMs, type Partitions, type Tenant } from './partitions.ts'
+import type { Room } from './room.ts'
 import { Position, readNotices } from './snapshots.ts'
 import type { Store } from './store.ts'
+import { receiver, type Tables } from './tables.ts'
 import { Texts } from './texts.ts'
 import type { VehicleRows } from './vehicles.ts'
 
@@ -43,12 +36,13 @@ interface ReaderOptions {
   readonly inbox: InboxHost
   readonly store: Store
   readonly vehicles: VehicleRows
-  /** Names this process. */
-  readonly me: string
-  /** The clock of this machine, which alone shows that the machine was suspended. */
-  readonly local: Clock
-  /** What this process has handlers for: see `declaredBy`. */
-  readonly declared: () => readonly string[]
+  /** The places that are read. */
+  readonly tables: Tables
+  readonly partitions: Partitions
+  /** For a branch. */
+  readonly room?: Room | undefined
+  /** What else is tidied every minute. */
+  readonly beside?: (() => Promise<void>) | undefined
 }
 
 /** A message that was read and is not settled. */
@@ -80,8 +74,6 @@ const busyMs = 25
 const noPlace: Place = { part: -1, seq: '0' }
 /** The time after which reading begins again from the start, in case it missed something, in milliseconds. */
 const againMs = 30_000
-/** How long the last statements may take at a stop, in milliseconds. */
-const lastMs = 2_000
 /** How long a list of vehicles waits for the newest states, in milliseconds. */
 const flushMs = 10_000
 const tidyMs = 60_000
@@ -89,12 +81,10 @@ const movedMs = 500
 /** How long the deletion of dead letters waits for its gap, in milliseconds. */
 const reportedMs = 10_000
 
-/** The messages of the partitions that this process has, as an inbox. */
-export class Reader extends SharedReader<Unsettled> {
+/** The messages of one reader in the partitions that this process has. */
+export class Reader extends SharedReader<Unsettled> implements Tenant {
   readonly #options: ReaderOptions
-  readonly #leases: Leases
   readonly #endings: Endings
-  readonly #handling: Handling
   /** Settled messages whose rows may still be read. */
   readonly #over = new Set<string>()
   readonly #texts = new Texts<Unsettled>()
@@ -113,18 +103,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   constructor(options: ReaderOptions) {
     super(options)
-    const { db, settings, inbox, me, vehicles } = options
-    const { clock } = inbox
+    const { db, tables, inbox, vehicles, partitions } = options
     this.#options = options
-    this.#handling = new Handling({ db, clock, leaseMs: settings.leaseMs, declared: options.declared })
-    this.#leases = new Leases({
-      db,
-      me,
-      clock: options.local,
-      leaseMs: settings.leaseMs,
-      renewed: (...all) => this.#renewed(...all),
-    })
-    this.#endings = new Endings(db, clock, () => this.me, {
+    this.#endings = new Endings(db, tables, () => partitions.me, {
       failed: (error) => this.failed('what became of messages could not be written yet', error),
       deleted: (endings) => {
         vehicles.written(endings.flatMap(({ vehicle }) => vehicle ?? []))
@@ -155,30 +136,14 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   async open(): Promise<void> {
-    const { db, settings, store, vehicles } = this.#options
+    const { db, store, tables, vehicles, partitions } = this.#options
     await despiteCuts(async () => {
       // Rows that were restored from another cluster have its ids of transactions, which snapshots of this one would not show.
-      await db.run(`UPDATE ${db.schema}.waiting SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
+      await db.run(`UPDATE ${tables.waiting} SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
       await store.follow()
     })
-    const lease = async (): Promise<void> => void ((await this.#mayHandle()) && (await this.#leases.renew()))
-    await despiteCuts(lease).catch((error: unknown) => {
-      if (isFinal(error)) throw error
-      // The server is slow, which is no reason to end the process. The first loop asks again.
-      this.failed('leases could not be renewed', error)
-    })
+    await partitions.join(this)
     this.#loops = [
-      // What to do: See `reason`. Other processes may take over.
-      this.repeat('leases could not be renewed', async () => {
-        if (!(await this.#mayHandle())) return settings.leaseMs / 4
-        const spare = await this.#leases.renew()
-        if (this.#leases.isLocked) {
-          await this.#moveOn()
-          return 0
-        }
-        if (spare > 0) await this.#giveBack(spare)
-        return this.#leases.everyMs
-      }),
       this.repeat('messages could not be read', () => this.#read()),
       this.repeat('timers of vehicles could not be read', async () => {
         await vehicles.followMoves()
@@ -186,8 +151,10 @@ export class Reader extends SharedReader<Unsettled> {
       }),
       this.repeat('old messages could not be deleted', async () => {
         await this.#tidy()
-        const { deadRows, oldestSnapshotMs } = await tableHealth(db)
-        this.figures = { deadRows, oldestSnapshotMs }
+        if (tables.number === receiver) {
+          const { deadRows, oldestSnapshotMs } = await tableHealth(db)
+          this.figures = { deadRows, oldestSnapshotMs }
+        }
         return tidyMs
       }),
     ]
@@ -195,9 +162,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Deletes what is too old. What nobody handled is a gap, and that is stored first: a crash reports it twice rather than never. */
   async #tidy(): Promise<void> {
-    const { store, inbox } = this.#options
+    const { store, inbox, partitions, tables, beside } = this.#options
     // One process is enough.
-    const old = this.parts.has(0) ? await store.expired() : []
+    const old = partitions.isFirst ? await store.expired() : []
     if (old.length > 0) {
       const times = old.map(({ receivedAt }) => receivedAt)
       const [fromMs, toMs] = [Math.min(...times), Math.max(...times)]
@@ -209,7 +176,9 @@ export class Reader extends SharedReader<Unsettled> {
         if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
       }
     }
-    this.purged += await store.tidy()
+    await beside?.()
+    await store.tidyNotices()
+    if (tables.number === receiver) this.purged += await store.tidy()
   }
 
   async #areReported(reason: GapReason): Promise<boolean> {
@@ -224,11 +193,6 @@ export class Reader extends SharedReader<Unsettled> {
   readonly lookNow = (): void => {
     this.#isWoken = true
     this.change()
-  }
-
-  /** Names this process in the tables of leases. */
-  get me(): string {
-    return this.#leases.me
   }
 
   /** Where a message that is handed out is in the table. */
@@ -265,6 +229,7 @@ export class Reader extends SharedReader<Unsettled> {
       const { vehicle } = outcome
       ending.vehicle = vehicle
       if (vehicle !== undefined) this.#options.vehicles.settled(vehicle)
+      this.#options.room?.released(found.message.bytes)
       this.forget(found)
       this.#over.add(ending.seq)
       this.#endings.settle(ending)
@@ -289,6 +254,7 @@ export class Reader extends SharedReader<Unsettled> {
       throw error
     }
     if (this.byId.get(found.message.id) === found) {
+      this.#options.room?.released(found.message.bytes)
       this.forget(found)
       if (vehicle !== undefined) this.#options.vehicles.keep(vehicle)
     }
@@ -312,10 +278,10 @@ export class Reader extends SharedReader<Unsettled> {
     ] as const
     for (const [what, state] of ways) {
       try {
-        return await store.bury(ending, this.me, what, state)
+        return await store.bury(ending, this.#options.partitions.me, what, state)
       } catch (error) {
         if (what === plain && state === undefined) throw error
-        const withoutRows = (): Promise<boolean> => store.bury(noPlace, this.me, plain, undefined)
+        const withoutRows = (): Promise<boolean> => store.bury(noPlace, this.#options.partitions.me, plain, undefined)
         if (!(await isAboutRows(error, withoutRows))) throw error
         this.failed('what became of a message could not be written yet', rowError(error))
       }
@@ -324,9 +290,10 @@ export class Reader extends SharedReader<Unsettled> {
   }
 
   refusing(): 'inbox_unavailable' | undefined {
+    const { partitions, settings } = this.#options
     // A deploy waits until this process is ready before it stops the processes for which this one waits.
-    if (!this.#handling.mayHandle) return undefined
-    return this.#leases.overdueMs > 2 * this.#options.settings.leaseMs ? 'inbox_unavailable' : undefined
+    if (!partitions.mayHandle) return undefined
+    return partitions.overdueMs > 2 * settings.leaseMs ? 'inbox_unavailable' : undefined
   }
 
   /** Whether nothing waits in this process, after a complete look at the partitions that it has. */
@@ -343,12 +310,10 @@ export class Reader extends SharedReader<Unsettled> {
     await this.#endings.flush(lastMs)
     this.#endings.close()
     await resolvedOr(Promise.all(this.#loops), this.clock, lastMs)
-    await this.#handling.end().catch((error: unknown) => this.failed('a stop could not be written', error))
-    await this.#leases.release().catch((error: unknown) => this.failed('leases could not be given back', error))
+    await this.#options.partitions.quit(this)
   }
 
-  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `leases could not be given back`, `a
-  // stop could not be written`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
+  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
   // inbox tries again. If the process ends before that, messages are handled again.
   protected failed(what: string, error: unknown): void {
     const { code, message } = databaseError(error)
@@ -357,8 +322,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   protected mayStart(found: Unsettled): boolean {
     const { isLeaving, hand } = found.part
-    if (!this.#handling.mayHandle && !hand.has(found)) return false
-    return this.#leases.isFresh && ((!isLeaving && !this.isFinishing) || hand.has(found))
+    const { partitions } = this.#options
+    if (!partitions.mayHandle && !hand.has(found)) return false
+    return partitions.isFresh && ((!isLeaving && !this.isFinishing) || hand.has(found))
   }
 
   protected override get isFull(): boolean {
@@ -407,20 +373,17 @@ export class Reader extends SharedReader<Unsettled> {
     this.#deleted = []
   }
 
-  #renewed(lost: readonly number[], gained: readonly Lease[]): void {
-    if (lost.length > 0) this.#lose(lost)
+  gain(gained: readonly Lease[]): void {
     // Messages that were to start while the lease was over wait for this.
     this.change()
-    // Partitions that could not be given back are still here.
-    for (const part of this.parts.values()) part.isLeaving = false
-    if (gained.length === 0) return
-    for (const { part, isClean } of gained) this.parts.set(part, newPartition(!isClean))
-    this.#options.vehicles.gained(gained.map(({ part }) => part))
+    const parts = gained.filter(({ part }) => !this.parts.has(part))
+    if (parts.length === 0) return
+    for (const { part, isClean } of parts) this.parts.set(part, newPartition(!isClean))
+    this.#options.vehicles.gained(parts.map(({ part }) => part))
     this.#beginAgain()
   }
 
-  /** Other processes may have these partitions. */
-  #lose(parts: readonly number[]): void {
+  lose(parts: readonly number[]): void {
     // If they come back, what was not written is handled again.
     for (const { seq } of this.#endings.drop(parts)) this.#over.delete(seq)
     this.#forgetDeleted()
@@ -430,59 +393,28 @@ export class Reader extends SharedReader<Unsettled> {
     this.#options.inbox.on({ type: 'gone', ids: gone })
   }
 
-  /** Handlers that run go on. A partition in which one runs for long stays until a later renewal. */
-  async #giveBack(count: number): Promise<void> {
-    const chosen = [...this.parts].toSorted(([, one], [, other]) => one.hand.size - other.hand.size).slice(0, count)
-    for (const [, part] of chosen) part.isLeaving = true
-    await this.quiet(
-      chosen.map(([, part]) => part),
-      this.#options.settings.leaseMs / 5,
+  inHand(part: number): number {
+    return this.parts.get(part)?.hand.size ?? 0
+  }
+
+  setLeaving(part: number, isLeaving: boolean): void {
+    const found = this.parts.get(part)
+    if (found !== undefined) found.isLeaving = isLeaving
+  }
+
+  quietIn(parts: readonly number[], withinMs: number): Promise<void> {
+    return this.quiet(
+      parts.flatMap((part) => this.parts.get(part) ?? []),
+      withinMs,
     )
-    await this.#endings.flush(Math.min(lastMs, this.#options.settings.leaseMs / 5))
-    for (const [number, part] of chosen) part.isLeaving = part.hand.size === 0 && !this.#endings.has(number)
-    const left = chosen.flatMap(([number, { isLeaving }]) => (isLeaving ? [number] : []))
-    if (left.length === 0) return
-    await this.#leases.giveBack(left)
-    this.#lose(left)
   }
 
-  /** Another session keeps the row of this process locked, so its lease would end, and nobody could take over. */
-  async #moveOn(): Promise<void> {
-    // What to do: Its vehicles wait for up to a lease. [End the transaction](operating.md#postgres).
-    this.say.warn('another session has locked the row of this process, which goes on with a new one', {
-      schema: this.#options.db.schema,
-    })
-    await this.#giveBack(this.parts.size)
-    this.#lose([...this.parts.keys()])
-    await this.#leases.moveOn()
+  flush(withinMs: number): Promise<boolean> {
+    return this.#endings.flush(withinMs)
   }
 
-  /** Whether no other process has handlers that this one lacks. If one has, this process gives everything back. */
-  async #mayHandle(): Promise<boolean> {
-    const handling = this.#handling
-    await handling.check()
-    if (handling.mayHandle) {
-      if (handling.isNews && handling.waiting.length > 0)
-        // What to do: Normal in a deploy: the other process lacks handlers.
-        this.say.warn('another process of this schema waits, because its handlers differ', {
-          lacksHere: handling.waiting.join(', '),
-        })
-      return true
-    }
-    if (handling.isNews)
-      // What to do: Normal in a deploy. Otherwise [give each application its own schema](several-machines.md#the-same-handlers-in-every-process).
-      this.say.error('this process handles nothing: it lacks handlers that others of this schema have', {
-        schema: this.#options.db.schema,
-        lacks: handling.lacks.join(', '),
-      })
-    if (this.parts.size > 0) {
-      const parts = [...this.parts.keys()]
-      await this.quiet(this.parts.values(), this.#options.settings.leaseMs / 2)
-      await this.#endings.flush(lastMs)
-      await this.#leases.giveBack(parts)
-      this.#lose(parts)
-    }
-    return false
+  isDoneWith(part: number): boolean {
+    return this.inHand(part) === 0 && !this.#endings.has(part)
   }
 
   /** A new object, so that a read under way notices it. `isAgain`: in case that something was missed. */
@@ -497,12 +429,12 @@ export class Reader extends SharedReader<Unsettled> {
     while (this.isFull && !this.isClosed) await this.#waitForRoom()
     if (elapsedMs(this.clock) - this.#begunAtMs > againMs && !this.#position.isBehind) this.#beginAgain(true)
     const position = this.#position
-    const { db, settings, vehicles } = this.#options
+    const { db, tables, settings, vehicles } = this.#options
     this.#isWoken = false
     this.#isReading = true
     let rows: readonly Row[] | undefined
     try {
-      rows = await position.read(db, [...this.parts.keys()], vehicles.noticesAfter)
+      rows = await position.read(db, [...this.parts.keys()], vehicles.noticesAfter, tables)
     } catch (error) {
       this.#beginAgain()
       throw error
@@ -530,9 +462,9 @@ export class Reader extends SharedReader<Unsettled> {
 
   /** Vehicles are erased also while no message is read. */
   async #waitForRoom(): Promise<void> {
-    const { db, settings, vehicles } = this.#options
+    const { db, tables, settings, vehicles } = this.#options
     await this.nextChange(settings.idleMs)
-    if (this.isFull && !this.isClosed) vehicles.noticed(await readNotices(db, vehicles.noticesAfter))
+    if (this.isFull && !this.isClosed) vehicles.noticed(await readNotices(db, tables, vehicles.noticesAfter))
   }
 
   #take(rows: readonly Row[]): void {

@@ -3,14 +3,15 @@ import { viewStatements } from './backlog.ts'
 import { type Database, stateOf } from './client.ts'
 import { aboutServer, type Promised, promisedBy, weakError } from './promises.ts'
 import { serverMs } from './server-clock.ts'
+import { mostBranches } from './tables.ts'
 
 export { storable } from '../../../src/base/errors.ts'
 
 /** The version of the tables. CONTRIBUTING says how to change them: `test/postgres/schemas` has each version as it is. */
-export const schemaVersion = 4
+export const schemaVersion = 5
 
 /** The oldest version whose code works with these tables, at most the one before: processes are replaced one by one. */
-export const oldestVersion = 3
+export const oldestVersion = 4
 
 /** The number of partitions that vehicles are spread over. It is part of what is stored, so it never changes. */
 export const partitions = 64
@@ -38,14 +39,14 @@ export function schemaStatements(schema: string): readonly string[] {
   version int NOT NULL, known_ms bigint, doubted_ms bigint, seen_ms bigint, oldest int)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.message (
   id uuid PRIMARY KEY, lane text NOT NULL, received_at bigint NOT NULL, door text NOT NULL, kind text NOT NULL, bytes int NOT NULL,
-  text text NOT NULL)`,
+  text text NOT NULL, branch smallint)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.waiting (
   part smallint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id uuid NOT NULL,
   xid xid8 NOT NULL DEFAULT pg_current_xact_id(), attempts int NOT NULL DEFAULT 0, not_before bigint NOT NULL DEFAULT 0,
   deliveries int NOT NULL DEFAULT 0, replayed boolean NOT NULL DEFAULT false, changed text, done text[] NOT NULL DEFAULT '{}', replay text,
   failing_since bigint, failed_by text, error text,
   PRIMARY KEY (part, seq)
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
+) WITH (${storageOf.waiting})`,
     `CREATE INDEX IF NOT EXISTS waiting_xid ON ${schema}.waiting (xid)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.dead (
   id uuid PRIMARY KEY, error text NOT NULL, attempts int NOT NULL, died_at bigint NOT NULL, changed text,
@@ -55,18 +56,18 @@ export function schemaStatements(schema: string): readonly string[] {
     // Each set of handlers that a process had, as JSON.
     `CREATE TABLE IF NOT EXISTS ${schema}.handling (
   handlers text PRIMARY KEY, since timestamptz NOT NULL, until timestamptz NOT NULL, ended boolean NOT NULL)`,
-    `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL)`,
+    `CREATE TABLE IF NOT EXISTS ${schema}.process (id uuid PRIMARY KEY, until timestamptz NOT NULL, version int)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.receiver (
   id uuid PRIMARY KEY, seen_at bigint NOT NULL, closed boolean NOT NULL, gaps text NOT NULL, accounted boolean NOT NULL DEFAULT false,
-  since bigint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) * 1000))`,
+  since bigint NOT NULL DEFAULT floor(extract(epoch FROM clock_timestamp()) * 1000), version int)`,
     // A row that is not compressed, and whose next version has room in the same page, is logged only as far as it changed.
     `CREATE TABLE IF NOT EXISTS ${schema}.vehicle (
   vin text COLLATE "C" PRIMARY KEY, part smallint NOT NULL, seq bigint NOT NULL, seen_at bigint, due bigint, text text NOT NULL, rules text
-) WITH (fillfactor = 50, toast_tuple_target = 4080)`,
+) WITH (${storageOf.vehicle})`,
     `CREATE INDEX IF NOT EXISTS vehicle_due ON ${schema}.vehicle (part) WHERE due IS NOT NULL`,
     // What all processes must know: the place of each gap of all vehicles (vin ''), and vehicles to forget.
     `CREATE TABLE IF NOT EXISTS ${schema}.notice (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, vin text NOT NULL, seq bigint, at timestamptz NOT NULL DEFAULT now())`,
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, vin text NOT NULL, seq bigint, at timestamptz NOT NULL DEFAULT now(), kind text)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.moved (file uuid PRIMARY KEY, seq bigint NOT NULL)`,
     // A crash of the server, a failover and a restore empty a table that is not in the log, and may give ids of transactions again.
     `CREATE UNLOGGED TABLE IF NOT EXISTS ${schema}.boot (one boolean PRIMARY KEY DEFAULT true, id uuid NOT NULL DEFAULT gen_random_uuid())`,
@@ -78,10 +79,35 @@ END IF; END $update$`,
 ALTER TABLE ${schema}.meta ADD COLUMN oldest int;
 END IF; END $update$`,
     ...viewStatements(schema),
+    // The branches that read the inbox. A branch that was removed has `gone_at` after `used_at`.
+    `CREATE TABLE IF NOT EXISTS ${schema}.branch (
+  number smallint PRIMARY KEY, name text NOT NULL UNIQUE, used_at bigint NOT NULL, gone_at bigint)`,
+    branchTables(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta (version, oldest) SELECT ${schemaVersion}, ${oldestVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
-    `UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE version = ${schemaVersion} AND oldest IS NULL`,
+    `UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE version = ${schemaVersion} AND (oldest IS NULL OR oldest < ${oldestVersion})`,
   ]
+}
+
+/** How rows of tables that change often are stored. */
+const storageOf = {
+  waiting: 'fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000',
+  vehicle: 'fillfactor = 50, toast_tuple_target = 4080',
+} as const
+
+/** Each branch has the tables of the receiver once more. They are there before it is: a process that runs creates no tables. */
+function branchTables(schema: string): string {
+  const like = (table: string, storage = ''): string =>
+    `EXECUTE 'CREATE TABLE ${schema}.branch_' || n || '_${table} (LIKE ${schema}.${table} INCLUDING ALL)${storage}'`
+  const create = [
+    like('waiting', ` WITH (${storageOf.waiting})`),
+    like('dead'),
+    like('vehicle', ` WITH (${storageOf.vehicle})`),
+    like('notice'),
+  ]
+  return `DO $branches$ BEGIN FOR n IN 1..${mostBranches} LOOP IF to_regclass('${schema}.branch_' || n || '_notice') IS NULL THEN
+${create.join(';\n')};
+END IF; END LOOP; END $branches$`
 }
 
 /** What tables of an older version lack. Each statement also fits tables that have it already. */
@@ -98,6 +124,11 @@ const updates = (schema: string): readonly string[] => [
   `ALTER TABLE ${schema}.part ADD COLUMN IF NOT EXISTS clean boolean NOT NULL DEFAULT true, DROP COLUMN IF EXISTS until`,
   // 4: what stands for the rules about time in a state.
   `ALTER TABLE ${schema}.vehicle ADD COLUMN IF NOT EXISTS rules text`,
+  // 5: branches read the inbox of their receiver, and a gap can be a mere pause.
+  `ALTER TABLE ${schema}.message ADD COLUMN IF NOT EXISTS branch smallint`,
+  `ALTER TABLE ${schema}.process ADD COLUMN IF NOT EXISTS version int`,
+  `ALTER TABLE ${schema}.receiver ADD COLUMN IF NOT EXISTS version int`,
+  `ALTER TABLE ${schema}.notice ADD COLUMN IF NOT EXISTS kind text`,
   `UPDATE ${schema}.meta SET version = ${schemaVersion} WHERE version < ${schemaVersion}`,
 ]
 

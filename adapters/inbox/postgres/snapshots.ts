@@ -1,5 +1,6 @@
 import { pageBytes } from '../../../src/base/pages.ts'
 import type { Database, Row } from './client.ts'
+import { receiver, Tables } from './tables.ts'
 
 /** The rows that one statement reads at most. */
 const pageSize = 500
@@ -62,7 +63,12 @@ export class Position {
    * not show, because a lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last
    * transactions, so reading has to begin again, because ids of transactions may repeat.
    */
-  async read(db: Database, parts: readonly number[], noticesAfter: number): Promise<readonly Row[] | undefined> {
+  async read(
+    db: Database,
+    parts: readonly number[],
+    noticesAfter: number,
+    { waiting, notice }: Tables = new Tables(db.schema, receiver),
+  ): Promise<readonly Row[] | undefined> {
     const paging = this.#paging
     // A few rows of each partition, in the order of its index: the time of a page must not grow with the number of messages that wait. A limit that
     // the planner does not know makes it use that index, also while the table has no statistics.
@@ -84,11 +90,11 @@ export class Position {
       `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.replay, w.changed,
     w.failing_since, w.failed_by, w.error,
     m.id, m.lane, m.received_at, m.door, m.kind, m.bytes, ${this.#isAgain && this.#seen === undefined ? 'NULL' : 'm.text'} AS text
-  FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? bind(most) : `(SELECT ${bind(most)}::int)`}`
+  FROM ${waiting} w JOIN ${schema}.message m ON m.id = w.id WHERE ${condition}${where} ORDER BY w.seq LIMIT ${after === undefined ? bind(most) : `(SELECT ${bind(most)}::int)`}`
     const rows = await db.run(
       `SELECT s.*, ${columns}, CASE WHEN sum(n.bytes) OVER (ORDER BY n.place ROWS UNBOUNDED PRECEDING) <= ${textBytes} THEN n.text END AS text,
   CASE WHEN row_number() OVER () = 1 THEN
-  (${noticesSql(schema, '$2')}) END AS notices
+  (${noticesSql(notice, '$2')}) END AS notices
 FROM (SELECT pg_current_snapshot()::text AS snapshot, pg_postmaster_start_time()::text AS server, (SELECT id FROM ${schema}.boot)::text AS boot) s
 LEFT JOIN LATERAL (${
         after === undefined
@@ -125,12 +131,12 @@ LEFT JOIN LATERAL (${
 }
 
 /** What an erasure that was broken off has left says nothing after a minute. */
-const noticesSql = (schema: string, after: string): string =>
-  `SELECT json_agg(json_build_array(id, vin, seq))::text FROM ${schema}.notice
+const noticesSql = (notice: string, after: string): string =>
+  `SELECT json_agg(json_build_array(id, vin, seq, kind))::text FROM ${notice}
     WHERE id > ${after} AND (vin = '' OR at > clock_timestamp() - interval '1 minute')`
 
 /** The same without messages. */
-export async function readNotices(db: Database, after: number): Promise<unknown> {
-  const [row] = await db.run(`SELECT (${noticesSql(db.schema, '$1')}) AS notices`, [after])
+export async function readNotices(db: Database, { notice }: Tables, after: number): Promise<unknown> {
+  const [row] = await db.run(`SELECT (${noticesSql(notice, '$1')}) AS notices`, [after])
   return row?.['notices']
 }

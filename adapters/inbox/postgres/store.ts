@@ -3,7 +3,7 @@ import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import { firstSeqAt, idWithSeq } from '../../../src/inbox/delivery-id.ts'
-import type { Forgotten, Replayed, ReplayPage, ReplaySelection } from '../../../src/observe/dead-letters.ts'
+import type { Replayed, ReplayPage, ReplaySelection } from '../../../src/observe/dead-letters.ts'
 import {
   type Archive,
   type DeadLetter,
@@ -15,7 +15,6 @@ import {
   type Selection,
 } from '../../../src/inbox/inbox.ts'
 import { pageBytes } from '../../../src/base/pages.ts'
-import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { letterOf, listedOf, messageOf } from '../stored-row.ts'
 import { paced } from '../paced.ts'
@@ -23,6 +22,7 @@ import { briefly, type Database, type Row } from './client.ts'
 import { patientMs, type Place } from './endings.ts'
 import type { PostgresSettings } from './options.ts'
 import { partitionOf, storable } from './schema.ts'
+import { receiver, Tables, unneeded } from './tables.ts'
 import { endSql, lockedSql, stateValues } from './vehicles.ts'
 
 /** How much longer a message stays, in milliseconds: a replay may be on its way, or an insert whose answer was lost is sent again. */
@@ -38,16 +38,12 @@ type StoreSettings = Pick<PostgresSettings, 'keepForMs' | 'deadForMs' | 'confirm
 /** The columns of a dead letter. */
 const letterSql = 'm.*, d.error, d.attempts, d.died_at, d.changed'
 
-/** The messages of one part of an erasure, and how long a statement of it may take, in milliseconds. */
-const erasedRows = 20_000
-const eraseMs = 60_000
-const mostErasures = 40
-
 const isId = (text: string): boolean => /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/.test(text)
 
-/** Messages that wait for no handler in particular: handled ones, and dead letters. Any process may ask for them. */
+/** Messages of a reader that wait for no handler in particular: handled ones, and dead letters. Any process may ask for them. */
 export class Store implements DeadLetterStore {
   readonly #db: Database
+  readonly #tables: Tables
   readonly #clock: Clock
   readonly #settings: StoreSettings
   readonly #believed: BelievedTime
@@ -55,8 +51,15 @@ export class Store implements DeadLetterStore {
   #writtenMs = 0
 
   /** `onAhead`: see {@link BelievedTime}. */
-  constructor(db: Database, clock: Clock, settings: StoreSettings, onAhead?: (aheadMs: number) => void) {
+  constructor(
+    db: Database,
+    clock: Clock,
+    settings: StoreSettings,
+    onAhead?: (aheadMs: number) => void,
+    tables: Tables = new Tables(db.schema, receiver),
+  ) {
     this.#db = db
+    this.#tables = tables
     this.#clock = clock
     this.#settings = settings
     this.#believed = new BelievedTime(clock, onAhead)
@@ -104,15 +107,15 @@ FROM ${schema}.meta`,
     { error, attempts, diedAt, changed, marks }: DeadLetterReason,
     vehicle: StoredVehicle | undefined,
   ): Promise<boolean | 'locked'> {
-    const { schema } = this.#db
+    const tables = this.#tables
     const [row] = await this.#db.run(
       `WITH g AS (SELECT ($1::smallint[])[1] AS part, $2::bigint AS seq, $8::text AS vin),
-${endSql(schema, '$3', 9)},
-died AS (INSERT INTO ${schema}.dead (id, error, attempts, died_at, changed, done, replay)
+${endSql(tables, '$3', 9)},
+died AS (INSERT INTO ${tables.dead} (id, error, attempts, died_at, changed, done, replay)
   SELECT id, $4, $5, $6, $7, done, replay FROM gone WHERE $17::text[] IS NULL OR NOT done @> $17::text[] ON CONFLICT (id) DO UPDATE
   SET error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, changed = excluded.changed,
     done = excluded.done, replay = excluded.replay RETURNING id)
-SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
+SELECT (EXISTS (${lockedSql(tables, '$3')}))::text AS locked,
   (EXISTS (SELECT FROM gone) AND NOT EXISTS (SELECT FROM died))::text AS handled`,
       [
         ...[[part], seq, me, storable(error), attempts, diedAt, changed === undefined ? null : storable(changed)],
@@ -127,9 +130,10 @@ SELECT (EXISTS (${lockedSql(schema, '$3')}))::text AS locked,
   async deadLetters(which: Selection): Promise<readonly DeadLetter[]> {
     const { sql, values } = selected(which, 'ASC')
     const { schema } = this.#db
+    const { dead } = this.#tables
     const rows = await this.#db.run(
-      `SELECT ${letterSql} FROM (${pageSql(`${schema}.dead d JOIN ${schema}.message m ON m.id = d.id`, sql)}) page
-JOIN ${schema}.message m ON m.id = page.id JOIN ${schema}.dead d ON d.id = m.id WHERE ${inPage} ORDER BY m.id`,
+      `SELECT ${letterSql} FROM (${pageSql(`${dead} d JOIN ${schema}.message m ON m.id = d.id`, sql)}) page
+JOIN ${schema}.message m ON m.id = page.id JOIN ${dead} d ON d.id = m.id WHERE ${inPage} ORDER BY m.id`,
       values,
     )
     return rows.map(letterOf)
@@ -145,13 +149,14 @@ JOIN ${schema}.message m ON m.id = page.id JOIN ${schema}.dead d ON d.id = m.id 
 
   async replay(ids: readonly string[]): Promise<number> {
     const { schema } = this.#db
+    const { waiting, dead } = this.#tables
     let count = 0
     await paced(this.#clock, ids.filter(isId), async (some) => {
       const lanes = await this.#db.run(`SELECT id, lane FROM ${schema}.message WHERE id = ANY ($1::uuid[])`, [some])
       const rows = await this.#db.run(
-        `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
-gone AS (DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id, d.changed, d.done, d.replay)
-INSERT INTO ${schema}.waiting (part, id, replayed, changed, done, replay)
+        `WITH free AS (SELECT id FROM ${dead} WHERE id = ANY ($2::uuid[]) FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM ${dead} d USING free WHERE d.id = free.id RETURNING d.id, d.changed, d.done, d.replay)
+INSERT INTO ${waiting} (part, id, replayed, changed, done, replay)
   SELECT n.part, n.id, true, gone.changed, gone.done, gone.replay FROM unnest($1::smallint[], $2::uuid[]) n(part, id)
   JOIN gone ON gone.id = n.id ORDER BY n.id
   RETURNING id`,
@@ -163,10 +168,10 @@ INSERT INTO ${schema}.waiting (part, id, replayed, changed, done, replay)
   }
 
   async discard(ids: readonly string[]): Promise<number> {
-    const { schema } = this.#db
+    const { dead } = this.#tables
     const rows = await this.#db.run(
-      `WITH free AS (SELECT id FROM ${schema}.dead WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)
-DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
+      `WITH free AS (SELECT id FROM ${dead} WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)
+DELETE FROM ${dead} d USING free WHERE d.id = free.id RETURNING d.id`,
       [ids.filter(isId)],
     )
     return rows.length
@@ -187,11 +192,11 @@ DELETE FROM ${schema}.dead d USING free WHERE d.id = free.id RETURNING d.id`,
 
   /** All messages, newest first. */
   async messages(which: Selection): Promise<readonly ListedMessage[]> {
-    const { sql, values } = selected(which, 'DESC')
+    const { sql, values } = selected(which, 'DESC', this.#tables.reads)
     const { schema } = this.#db
     const rows = await this.#db.run(
       `SELECT ${letterSql}, (NOT (${this.#isSettled}))::text AS open
-FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id LEFT JOIN ${schema}.dead d ON d.id = m.id
+FROM (${pageSql(`${schema}.message m`, sql)}) page JOIN ${schema}.message m ON m.id = page.id LEFT JOIN ${this.#tables.dead} d ON d.id = m.id
 WHERE ${inPage} ORDER BY m.id DESC`,
       values,
     )
@@ -216,7 +221,7 @@ WHERE ${inPage} ORDER BY m.id DESC`,
     const { schema } = this.#db
     await paced(this.#clock, found, async (some) => {
       const rows = await this.#db.run(
-        `INSERT INTO ${schema}.waiting (part, id, replayed, replay)
+        `INSERT INTO ${this.#tables.waiting} (part, id, replayed, replay)
   SELECT n.part, m.id, true, gen_random_uuid() FROM unnest($1::smallint[], $2::uuid[]) n(part, id) JOIN ${schema}.message m ON m.id = n.id
   WHERE ${this.#isSettled} AND m.id >= $3::uuid ORDER BY m.id RETURNING id`,
         [some.map(({ part }) => part), some.map(({ id }) => id), this.#firstKept],
@@ -226,95 +231,11 @@ WHERE ${inPage} ORDER BY m.id DESC`,
     return count
   }
 
-  /**
-   * Erases a vehicle. There is no index by vehicle, so it reads all messages, in parts. What the transaction of a handler has locked waits for that
-   * transaction to end, a message at a time, without a lock in hand.
-   */
-  async forget(vin: string, dryRun: boolean): Promise<Forgotten> {
-    const { schema } = this.#db
-    const lane = storable(laneOf(vin))
-    const erased = { messages: 0, waiting: 0, deadLetters: 0 }
-    for (let after: string | undefined = '00000000-0000-0000-0000-000000000000'; after !== undefined;) {
-      const [page]: readonly Row[] = await this.#db.run(
-        `SELECT max(m.id::text) AS last, count(*)::int AS rows,
-  array_agg(m.id::text) FILTER (WHERE m.lane = $2 OR (m.lane LIKE '*%' AND m.lane NOT LIKE '**%' AND strpos(lower(m.text), lower($3)) > 0)) AS ids
-FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY id LIMIT ${erasedRows}) m`,
-        [after, lane, storable(vin)],
-        eraseMs,
-      )
-      const ids: unknown = page?.['ids']
-      const found = Array.isArray(ids) ? ids.map(String) : []
-      const [counts] = await this.#db.run(
-        `SELECT (SELECT count(*) FROM ${schema}.waiting w JOIN ${schema}.message m ON m.id = w.id
-    WHERE w.id = ANY ($1::uuid[]) AND m.kind = 'wire')::int AS waiting,
-  (SELECT count(*) FROM ${schema}.dead WHERE id = ANY ($1::uuid[]))::int AS dead`,
-        [found],
-        eraseMs,
-      )
-      erased.messages += found.length
-      erased.waiting += Number(counts?.['waiting'])
-      erased.deadLetters += Number(counts?.['dead'])
-      if (!dryRun && found.length > 0) await this.#erase(found)
-      after = Number(page?.['rows']) < erasedRows ? undefined : String(page?.['last'])
-    }
-    if (!dryRun) await this.#eraseRest(vin)
-    return erased
-  }
-
-  async #erase(ids: readonly string[]): Promise<void> {
-    const { schema } = this.#db
-    for (let tries = 0; tries < mostErasures; tries += 1) {
-      await this.#db.run(
-        `DELETE FROM ${schema}.waiting WHERE (part, seq) IN
-  (SELECT part, seq FROM ${schema}.waiting WHERE id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED)`,
-        [ids],
-        eraseMs,
-      )
-      await this.#db.run(`DELETE FROM ${schema}.dead WHERE id = ANY ($1::uuid[])`, [ids], eraseMs)
-      const gone = await this.#db.run(
-        `DELETE FROM ${schema}.message m WHERE id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.id = m.id) RETURNING id`,
-        [ids],
-        eraseMs,
-      )
-      if (gone.length === ids.length) return
-      const left = await this.#db.run(
-        `SELECT id FROM ${schema}.message WHERE id = ANY ($1::uuid[]) LIMIT 1`,
-        [ids],
-        eraseMs,
-      )
-      if (left.length === 0) return
-      await pause(this.#clock, 250)
-    }
-    throw new FleethookError(
-      'inbox_unavailable',
-      'A handler is working on messages of this vehicle, so they are not erased yet.',
-      {
-        hint: 'Try again when it has ended.',
-      },
-    )
-  }
-
-  /** Its state, notices, and the gaps that receivers have not reported. */
-  async #eraseRest(vin: string): Promise<void> {
-    const { schema } = this.#db
-    await this.#db.run(`DELETE FROM ${schema}.vehicle WHERE vin = $1`, [storable(vin)])
-    for (const { id, gaps } of await this.#db.run(
-      `SELECT id, gaps FROM ${schema}.receiver WHERE strpos(gaps, $1) > 0`,
-      [storable(vin)],
-    )) {
-      const found: unknown = JSON.parse(String(gaps))
-      const others = Array.isArray(found) ? found.filter((gap) => Reflect.get(Object(gap), 'vin') !== vin) : []
-      await this.#db.run(`UPDATE ${schema}.receiver SET gaps = $2 WHERE id = $1::uuid AND gaps = $3`, [
-        ...[id, JSON.stringify(others), gaps],
-      ])
-    }
-  }
-
   /** The oldest dead letters whose retention is over. */
   async expired(): Promise<readonly { readonly id: string; readonly receivedAt: number }[]> {
     const { schema } = this.#db
     const rows = await this.#db.run(
-      `SELECT d.id, m.received_at FROM ${schema}.dead d JOIN ${schema}.message m ON m.id = d.id WHERE d.died_at < $1 ORDER BY d.id LIMIT ${tidyRows}`,
+      `SELECT d.id, m.received_at FROM ${this.#tables.dead} d JOIN ${schema}.message m ON m.id = d.id WHERE d.died_at < $1 ORDER BY d.id LIMIT ${tidyRows}`,
       [this.#believed.now() - this.#settings.deadForMs],
     )
     return rows.map(({ id, received_at: receivedAt }) => ({ id: String(id), receivedAt: Number(receivedAt) }))
@@ -338,21 +259,27 @@ FROM (SELECT id, lane, text FROM ${schema}.message WHERE id > $1::uuid ORDER BY 
     for (;;) {
       const rows = await this.#db.run(
         `DELETE FROM ${schema}.message WHERE id IN (SELECT m.id FROM ${schema}.message m
-  WHERE m.id < $1::uuid AND ${this.#isSettled} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
+  WHERE m.id < $1::uuid AND ${unneeded(schema)} ORDER BY m.id LIMIT ${tidyRows} FOR UPDATE SKIP LOCKED) RETURNING id`,
         [firstIdAt(now - this.#settings.keepForMs - this.#settings.confirmMs - spareMs)],
       )
       count += rows.length
       if (rows.length < tidyRows) break
     }
+    return count
+  }
+
+  /** Deletes the places of gaps that no message needs. */
+  async tidyNotices(): Promise<void> {
+    const { schema } = this.#db
+    const { waiting, notice } = this.#tables
     // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
-      `WITH old AS (SELECT * FROM ${schema}.notice WHERE at < now() - (CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END)),
+      `WITH old AS (SELECT * FROM ${notice} WHERE at < now() - (CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END)),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
-  FROM ${schema}.part p, LATERAL (SELECT seq FROM ${schema}.waiting w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
-DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JOIN old ON old.id = n.id WHERE old.vin <> ''
+  FROM ${schema}.part p, LATERAL (SELECT seq FROM ${waiting} w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
+DELETE FROM ${notice} WHERE id IN (SELECT n.id FROM ${notice} n JOIN old ON old.id = n.id WHERE old.vin <> ''
   OR old.seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq) FOR UPDATE OF n SKIP LOCKED)`,
     )
-    return count
   }
 
   /** The first message that may be replayed. Older messages may be deleted at any moment. */
@@ -361,8 +288,8 @@ DELETE FROM ${schema}.notice WHERE id IN (SELECT n.id FROM ${schema}.notice n JO
   }
 
   get #isSettled(): string {
-    const { schema } = this.#db
-    return `NOT EXISTS (SELECT FROM ${schema}.waiting w WHERE w.id = m.id) AND NOT EXISTS (SELECT FROM ${schema}.dead x WHERE x.id = m.id)`
+    const { waiting, dead, reads } = this.#tables
+    return `${reads} AND NOT EXISTS (SELECT FROM ${waiting} w WHERE w.id = m.id) AND NOT EXISTS (SELECT FROM ${dead} x WHERE x.id = m.id)`
   }
 }
 

@@ -13,6 +13,7 @@ import { pageBytes } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import { briefly, type Database, type Row } from './client.ts'
 import { partitionOf, storable } from './schema.ts'
+import type { Tables } from './tables.ts'
 
 /** The room for states in memory. */
 const cacheBytes = 128 * 1_048_576
@@ -32,7 +33,10 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   flush: () => Promise<void> = async () => {}
   /** Called when a vehicle could not be forgotten. */
   failed: (error: unknown) => void = () => {}
+  /** For the rows of the receiver: those of its branches in this process. Another process that erases a vehicle tells all of them by one notice. */
+  others: () => readonly VehicleRows[] = () => []
   readonly #db: Database
+  readonly #tables: Tables
   /** The partitions of this process. The rest is about vehicles in them. */
   readonly #parts = new Set<number>()
   readonly #recent = new RecentVehicles(cacheBytes)
@@ -48,8 +52,9 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   /** The newest notice that was read. */
   #newest = -1
 
-  constructor(db: Database) {
+  constructor(db: Database, tables: Tables) {
     this.#db = db
+    this.#tables = tables
   }
 
   gained(parts: readonly number[]): void {
@@ -119,8 +124,13 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
 
   /** Another process erases a vehicle, and waits until its notice is gone. */
   async #forgetFor(notice: number, vin: string): Promise<void> {
-    await (this.#host ?? this).forget(vin)
+    for (const rows of [this, ...this.others()]) await rows.forgetHere(vin)
     await this.#db.run(`DELETE FROM ${this.#db.schema}.notice WHERE id = $1`, [notice])
+  }
+
+  /** Also what the receiver or the branch has in memory. */
+  async forgetHere(vin: string): Promise<void> {
+    await (this.#host ?? this).forget(vin)
   }
 
   follow(host: VehicleFollower): void {
@@ -140,7 +150,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     try {
       await this.flush()
       const rows = await this.#db.run(
-        `SELECT vin, due FROM ${this.#db.schema}.vehicle WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
+        `SELECT vin, due FROM ${this.#tables.vehicle} WHERE part = ANY ($1::smallint[]) AND due IS NOT NULL`,
         [parts],
       )
       yield rows.map(({ vin, due }) => ({ vin: String(vin), dueMs: Number(due) }))
@@ -187,10 +197,10 @@ ORDER BY v.vin LIMIT 500`,
   }
 
   async #select(where: string, values: readonly unknown[]): Promise<readonly StoredVehicle[]> {
-    const { schema } = this.#db
+    const { vehicle, notice } = this.#tables
     // A process that only receives learns of gaps here.
-    const gap = this.#newest < 0 ? `(SELECT max(n.seq) FROM ${schema}.notice n WHERE n.vin = '')` : 'NULL'
-    const rows = await this.#db.run(`SELECT v.*, ${gap} AS gap FROM ${schema}.vehicle v WHERE ${where}`, values)
+    const gap = this.#newest < 0 ? `(SELECT max(n.seq) FROM ${notice} n WHERE n.vin = '')` : 'NULL'
+    const rows = await this.#db.run(`SELECT v.*, ${gap} AS gap FROM ${vehicle} v WHERE ${where}`, values)
     if (this.#newest < 0) this.#gaps = rows.slice(0, 1).map((row) => Number(row['gap'] ?? -1))
     return rows.map(storedOf)
   }
@@ -203,10 +213,9 @@ ORDER BY v.vin LIMIT 500`,
 
   async list({ after = '', limit }: Parameters<VehicleStore['list']>[0]): Promise<readonly StoredVehicle[]> {
     await this.flush()
-    const { schema } = this.#db
     return this.#select(
       `v.vin IN (SELECT vin FROM (SELECT vin, sum(octet_length(text)) OVER (ORDER BY vin ROWS UNBOUNDED PRECEDING) - octet_length(text) AS before
-  FROM (SELECT vin, text FROM ${schema}.vehicle WHERE vin > $1 ORDER BY vin LIMIT $2) listed) page WHERE before < ${pageBytes}) ORDER BY v.vin`,
+  FROM (SELECT vin, text FROM ${this.#tables.vehicle} WHERE vin > $1 ORDER BY vin LIMIT $2) listed) page WHERE before < ${pageBytes}) ORDER BY v.vin`,
       [storable(after), limit],
     )
   }
@@ -214,9 +223,8 @@ ORDER BY v.vin LIMIT 500`,
   async forget(vin: string): Promise<boolean> {
     await this.flush()
     this.#recent.delete(vin)
-    const { schema } = this.#db
     const rows = await this.#db.run(
-      `WITH l AS (SELECT FROM ${briefly}) DELETE FROM ${schema}.vehicle USING l WHERE vin = $1 RETURNING seq`,
+      `WITH l AS (SELECT FROM ${briefly}) DELETE FROM ${this.#tables.vehicle} USING l WHERE vin = $1 RETURNING seq`,
       [storable(vin)],
     )
     if (!this.#has(vin)) await this.#tellOwner(storable(vin), partOf(vin))
@@ -260,8 +268,8 @@ SELECT o.owner::text AS owner, (EXISTS (SELECT FROM other) OR EXISTS (SELECT FRO
 
   async forgetUnseen(ms: number): Promise<number> {
     const rows = await this.#db.run(
-      `WITH free AS (SELECT vin FROM ${this.#db.schema}.vehicle WHERE coalesce(seen_at, 0) < $1 FOR UPDATE SKIP LOCKED)
-DELETE FROM ${this.#db.schema}.vehicle v USING free WHERE v.vin = free.vin RETURNING v.vin`,
+      `WITH free AS (SELECT vin FROM ${this.#tables.vehicle} WHERE coalesce(seen_at, 0) < $1 FOR UPDATE SKIP LOCKED)
+DELETE FROM ${this.#tables.vehicle} v USING free WHERE v.vin = free.vin RETURNING v.vin`,
       [Math.floor(ms)],
     )
     for (const { vin, seenMs } of this.#recent.values()) if (seenMs < ms) this.#recent.delete(vin)
@@ -270,7 +278,7 @@ DELETE FROM ${this.#db.schema}.vehicle v USING free WHERE v.vin = free.vin RETUR
 
   async count(): Promise<{ readonly vehicles: number; readonly unwritten: number }> {
     const unwritten = this.#unwritten.size
-    const [row] = await this.#db.run(`SELECT count(*) AS vehicles FROM ${this.#db.schema}.vehicle`)
+    const [row] = await this.#db.run(`SELECT count(*) AS vehicles FROM ${this.#tables.vehicle}`)
     return { vehicles: Number(row?.['vehicles']), unwritten }
   }
 
@@ -332,32 +340,32 @@ export function stateValues(states: readonly EndState[]): readonly (readonly unk
  * not in `gone`, and comes later. No other process gets a partition before the statement ends, so it finds all that this one wrote, and a
  * process that was frozen for longer than its lease writes nothing.
  */
-export const endSql = (schema: string, me: string, first: number): string =>
+export const endSql = ({ schema, waiting, vehicle }: Tables, me: string, first: number): string =>
   `n AS (SELECT * FROM unnest($${first}::text[], $${first + 1}::smallint[], $${first + 2}::bigint[], $${first + 3}::bigint[], $${first + 4}::bigint[],
   $${first + 5}::text[], $${first + 6}::bigint[], $${first + 7}::text[]) n(vin, part, seq, seen_at, due, text, ended_by, rules)),
-cars AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
-busy AS (SELECT v.vin FROM ${schema}.vehicle v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
+cars AS (SELECT v.vin FROM ${vehicle} v JOIN n ON n.vin = v.vin FOR NO KEY UPDATE OF v SKIP LOCKED),
+busy AS (SELECT v.vin FROM ${vehicle} v JOIN n ON n.vin = v.vin WHERE NOT EXISTS (SELECT FROM cars c WHERE c.vin = v.vin)),
 held AS (SELECT p.part FROM ${briefly} CROSS JOIN ${schema}.part p
   WHERE p.part = ANY ($1::smallint[]) AND p.owner = ${me} FOR SHARE OF p SKIP LOCKED),
-free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${schema}.waiting w ON w.part = g.part AND w.seq = g.seq
+free AS (SELECT w.part, w.seq FROM g JOIN held ON held.part = g.part JOIN ${waiting} w ON w.part = g.part AND w.seq = g.seq
   WHERE NOT EXISTS (SELECT FROM busy b WHERE b.vin = g.vin) FOR UPDATE OF w SKIP LOCKED),
 behind AS (SELECT n.vin FROM (SELECT g.part, g.seq FROM n JOIN g ON g.part = n.part AND g.seq = n.ended_by EXCEPT SELECT part, seq FROM free) l
   JOIN n ON n.part = l.part AND n.ended_by = l.seq),
 ends AS (SELECT f.part, f.seq FROM free f JOIN g ON g.part = f.part AND g.seq = f.seq WHERE NOT EXISTS (SELECT FROM behind b WHERE b.vin = g.vin)),
-gone AS (DELETE FROM ${schema}.waiting w USING ends e WHERE w.part = e.part AND w.seq = e.seq RETURNING w.*),
-states AS (${upsertSql(schema)})`
+gone AS (DELETE FROM ${waiting} w USING ends e WHERE w.part = e.part AND w.seq = e.seq RETURNING w.*),
+states AS (${upsertSql(vehicle)})`
 
 /**
  * The rows of `g` that {@link endSql} left, because somebody has locked them or the last one of their vehicle. EXCEPT compares sets: without statistics, Postgres would compare each row of the one with each of
  * the other.
  */
-export const lockedSql = (schema: string, me: string): string =>
+export const lockedSql = ({ schema, waiting }: Tables, me: string): string =>
   `SELECT l.seq::text AS seq FROM (SELECT part, seq FROM g EXCEPT SELECT part, seq FROM ends) l
-  JOIN ${schema}.waiting w ON w.part = l.part AND w.seq = l.seq JOIN ${schema}.part p ON p.part = l.part AND p.owner = ${me}`
+  JOIN ${waiting} w ON w.part = l.part AND w.seq = l.seq JOIN ${schema}.part p ON p.part = l.part AND p.owner = ${me}`
 
 /** Writes states whose messages are in `gone`, the rows that the same statement deleted. */
-const upsertSql = (schema: string): string =>
-  `INSERT INTO ${schema}.vehicle AS v (vin, part, seq, seen_at, due, text, rules) SELECT n.vin, n.part, n.seq, n.seen_at, n.due, n.text, n.rules
+const upsertSql = (vehicle: string): string =>
+  `INSERT INTO ${vehicle} AS v (vin, part, seq, seen_at, due, text, rules) SELECT n.vin, n.part, n.seq, n.seen_at, n.due, n.text, n.rules
   FROM n JOIN gone ON gone.seq = n.ended_by
 ON CONFLICT (vin) DO UPDATE SET seq = excluded.seq, seen_at = excluded.seen_at, due = excluded.due, text = excluded.text,
   rules = excluded.rules

@@ -2,9 +2,11 @@ import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
-import { type Database, isAboutRows, isFinal, rowError } from './client.ts'
+import { isUsed } from './branches.ts'
+import { type Database, isAboutRows, isFinal, type Row, rowError } from './client.ts'
 import { aboutServer, keepsSql, type Promised, type Promises, promisedBy, weakError } from './promises.ts'
 import { partitionOf, storable } from './schema.ts'
+import { receiver, Tables } from './tables.ts'
 
 /** The messages of one `put`: all are kept, or none. */
 interface Put {
@@ -15,6 +17,27 @@ interface Put {
   readonly reject: (error: unknown) => void
   /** Its statement failed because of a value, which may be its own. */
   isAlone: boolean
+}
+
+/** A branch of this process. */
+export interface Follower {
+  readonly tables: Tables
+  /** The places in the list of the messages for which it has no room. */
+  full(messages: readonly InboxMessage[]): readonly number[]
+  /** They are committed, without places for those that were `full`. */
+  stored(messages: readonly InboxMessage[], full: readonly number[]): void
+}
+
+interface WriterOptions {
+  readonly db: Database
+  readonly clock: Clock
+  readonly confirmMs: number
+  readonly promises: Promises
+  /** Who puts: the receiver, whose messages are for all branches too, or a branch. */
+  readonly tables: Tables
+  readonly followers: () => readonly Follower[]
+  /** Called after each commit. */
+  readonly committed: () => void
 }
 
 /** The most that one statement writes, unless a single body has more. */
@@ -34,7 +57,10 @@ export class Writer {
   readonly #db: Database
   readonly #clock: Clock
   readonly #confirmMs: number
-  readonly #sql: string
+  readonly #tables: Tables
+  readonly #followers: () => readonly Follower[]
+  /** The numbers of the branches that get places with each message, as the last answer has them. */
+  #branches: readonly number[] = []
   readonly #committed: () => void
   readonly #promises: Promises
   /** A statement failed and may have been committed here, but not on the standby. */
@@ -44,26 +70,19 @@ export class Writer {
   #writing: Promise<void> | undefined
   #isClosed = false
 
-  /** `committed` is called after each commit. */
-  constructor(db: Database, clock: Clock, confirmMs: number, promises: Promises, committed: () => void) {
+  constructor({ db, clock, confirmMs, promises, tables, followers, committed }: WriterOptions) {
     this.#promises = promises
+    this.#tables = tables
+    this.#followers = followers
     this.#db = db
     this.#clock = clock
     this.#confirmMs = confirmMs
     this.#committed = committed
-    this.#sql = `WITH added AS (INSERT INTO ${db.schema}.message (id, lane, received_at, door, kind, bytes, text)
-  SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])${
-    promises.allowsWeak
-      ? ''
-      : `
-  WHERE ${keepsSql}`
   }
-  ON CONFLICT (id) DO NOTHING RETURNING id),
-placed AS (INSERT INTO ${db.schema}.waiting (part, id)
-  SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
-  JOIN added ON added.id = n.id ORDER BY n.place RETURNING seq, id),
-noticed AS (INSERT INTO ${db.schema}.notice (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[]))
-SELECT ${aboutServer}`
+
+  /** There is a branch of this number from now on. */
+  knows(number: number): void {
+    if (!this.#branches.includes(number)) this.#branches = [...this.#branches, number]
   }
 
   /** Resolves when the messages are committed. Rejects with a FleethookError; Postgres may have them even then. */
@@ -133,11 +152,22 @@ SELECT ${aboutServer}`
     const messages = puts.flatMap((put) => put.messages)
     const { unreplicated } = this.#db
     let promised: Promised
+    const followers = this.#followers()
+    const full = new Map(
+      followers
+        .filter(({ tables: { number = -1 } }) => this.#branches.includes(number))
+        .map((each) => [each.tables.number, each.full(messages)]),
+    )
     try {
       const leftMs = Math.max(...puts.map(({ deadlineMs }) => deadlineMs)) - elapsedMs(this.#clock)
       const mostMs = Math.min(tryMs, Math.max(1, leftMs))
-      const [row] = await this.#db.run(this.#sql, valuesOf(messages), mostMs)
+      const skipped = this.#branches.map((number) => full.get(number)?.map((at) => at + 1) ?? [])
+      const [row] = await this.#db.run(this.#sql, [...valuesOf(messages), ...skipped], mostMs)
       promised = promisedBy(row)
+      const branches = numbersIn(row)
+      // Nobody has a 2xx for these messages yet, so they are before none that has a place there.
+      for (const number of branches) if (!this.#branches.includes(number)) await this.#place(number, messages, mostMs)
+      this.#branches = branches
       // What was there already writes nothing, so its commit waits for no standby. This writes something after it.
       if (this.#mayBeBehind) await this.#db.run(`SELECT pg_logical_emit_message(true, 'fleethook', '')`, [], mostMs)
       this.#mayBeBehind = false
@@ -146,11 +176,51 @@ SELECT ${aboutServer}`
       return
     }
     this.#forget(puts)
+    for (const each of followers) each.stored(messages, full.get(each.tables.number) ?? [])
     if (promised.weakness !== undefined && !this.#promises.allowsWeak)
       refuse(puts, weakError(promised.weakness, 'inbox_unavailable'))
     else if (this.#db.unreplicated === unreplicated) for (const { resolve } of puts) resolve()
     else refuse(puts, unreplicatedError())
     this.#committed()
+  }
+
+  /** Without a branch, it only asks whether there is one. */
+  get #sql(): string {
+    const { schema, waiting, notice, number: own } = this.#tables
+    const isFront = own === receiver
+    const followed = this.#branches.map((number, at) => followSql(new Tables(schema, number), number, 10 + at))
+    return `WITH added AS (INSERT INTO ${schema}.message (id, lane, received_at, door, kind, bytes, text${isFront ? '' : ', branch'})
+  SELECT *${isFront ? '' : `, ${own}`} FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])${
+    this.#promises.allowsWeak
+      ? ''
+      : `
+  WHERE ${keepsSql}`
+  }
+  ON CONFLICT (id) DO NOTHING RETURNING id),
+placed AS (INSERT INTO ${waiting} (part, id)
+  SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
+  JOIN added ON added.id = n.id ORDER BY n.place RETURNING seq, id),
+noticed AS (INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[]))${followed.join('')}
+SELECT ${aboutServer}${isFront ? `, (SELECT string_agg(b.number::text, ',') FROM ${schema}.branch b WHERE ${isUsed}) AS branches` : ''}`
+  }
+
+  get #noValues(): readonly unknown[] {
+    return [...valuesOf([]), ...this.#branches.map(() => [])]
+  }
+
+  /** The statement that has just written these messages did not know of this branch, which was added since. */
+  async #place(number: number, messages: readonly InboxMessage[], mostMs: number): Promise<void> {
+    const { schema } = this.#tables
+    const { waiting, notice } = new Tables(schema, number)
+    await this.#db.run(
+      `WITH placed AS (INSERT INTO ${waiting} (part, id)
+  SELECT n.part, m.id FROM unnest($1::smallint[], $2::uuid[]) WITH ORDINALITY n(part, id, place)
+  JOIN ${schema}.message m ON m.id = n.id JOIN ${schema}.branch b ON b.number = ${number} AND ${isUsed}
+  WHERE m.kind <> 'timer' AND NOT EXISTS (SELECT FROM ${waiting} w WHERE w.id = m.id) ORDER BY n.place RETURNING seq, id)
+INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($3::uuid[])`,
+      [messages.map(({ lane }) => partitionOf(storable(lane))), messages.map(({ id }) => id), gapsOfAll(messages)],
+      mostMs,
+    )
   }
 
   /** They were the first that waited, unless they were taken back since. */
@@ -159,7 +229,7 @@ SELECT ${aboutServer}`
   }
 
   async #failed(puts: readonly Put[], error: unknown): Promise<void> {
-    if (await isAboutRows(error, () => this.#db.run(this.#sql, valuesOf([]), tryMs))) {
+    if (await isAboutRows(error, () => this.#db.run(this.#sql, this.#noValues, tryMs))) {
       // Only the body with that value is refused, in a try of its own: what was no fault of it can be over since the last one.
       if (puts.length === 1 && puts[0]?.isAlone === true) {
         this.#forget(puts)
@@ -185,9 +255,26 @@ function refuse(puts: readonly Put[], error: unknown): void {
 const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
   ...messageValues(messages),
   messages.map(({ lane }) => partitionOf(storable(lane))),
-  // The gaps of all vehicles concern all processes.
-  messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : [])),
+  gapsOfAll(messages),
 ]
+
+/** The gaps of all vehicles concern all processes. */
+const gapsOfAll = (messages: readonly InboxMessage[]): readonly string[] =>
+  messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : []))
+
+/** The places of a branch. `skipped`: the parameter with the messages for which it has no room. Timers are of the receiver's own rules. */
+const followSql = ({ schema, waiting, notice }: Tables, number: number, skipped: number): string => `,
+placed_${number} AS (INSERT INTO ${waiting} (part, id)
+  SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[], $5::text[]) WITH ORDINALITY n(part, id, kind, place)
+  JOIN added ON added.id = n.id JOIN ${schema}.branch b ON b.number = ${number} AND ${isUsed}
+  WHERE n.kind <> 'timer' AND n.place <> ALL ($${skipped}::int[]) ORDER BY n.place RETURNING seq, id),
+noticed_${number} AS (INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed_${number} WHERE id = ANY ($9::uuid[]))`
+
+/** The branches that new messages are for. */
+function numbersIn(row: Row | undefined): readonly number[] {
+  const found = row?.['branches']
+  return typeof found === 'string' ? found.split(',').map(Number) : []
+}
 
 /** The columns of `message`. */
 export function messageValues(messages: readonly InboxMessage[]): readonly unknown[] {

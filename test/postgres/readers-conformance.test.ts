@@ -1,0 +1,163 @@
+/* Several readers on postgresInbox, held to the same checks as readers of an inbox in one process. */
+import { setImmediate } from 'node:timers/promises'
+import type { Inbox, InboxHost, Waiting } from 'fleethook/extend'
+import { postgresInbox } from 'fleethook/inbox/postgres'
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { Database } from '../../adapters/inbox/postgres/client.ts'
+import { Store } from '../../adapters/inbox/postgres/store.ts'
+import { Tables } from '../../adapters/inbox/postgres/tables.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
+import { readersConformance } from '../conformance/readers-conformance.ts'
+import { hasPostgres } from '../once/servers.ts'
+import { sceneOfFile } from './scene.ts'
+
+const scene = sceneOfFile()
+
+/** A process, which can be killed. */
+interface Process {
+  readonly schema: string
+  isOver: boolean
+  writing: number
+  readonly query: (text: string, values?: unknown[]) => Promise<{ rows: unknown[] }>
+}
+
+function processOn(schema: string): Process {
+  const process: Process = {
+    schema,
+    isOver: false,
+    writing: 0,
+    async query(text, values) {
+      if (process.isOver) throw new Error('The process is gone.')
+      const isWrite = /DELETE|UPDATE|INSERT/.test(text)
+      if (isWrite) process.writing += 1
+      try {
+        return await scene.pool.query(text, values)
+      } finally {
+        if (isWrite) process.writing -= 1
+      }
+    },
+  }
+  return process
+}
+
+/** The checks have dead letters of long ago. */
+const kept = { keepForMs: Date.now(), retention: { dead: { forMs: Date.now() } } }
+
+const pages = async function* (page: readonly Waiting[]): AsyncGenerator<readonly Waiting[]> {
+  yield page
+}
+
+/** One side of an inbox as if nobody shared it: what is put is there, and what waits comes with `open`. */
+function alone(
+  inbox: Inbox,
+  got: Waiting[],
+  { schema }: Process,
+  number: () => Promise<number>,
+  also?: InboxHost,
+): Inbox {
+  const db = new Database(scene.pool, schema, systemClock)
+  const tables = async (): Promise<Tables> => new Tables(schema, await number())
+  const store = async (): Promise<Store> => {
+    const { keepForMs } = kept
+    return new Store(db, systemClock, { keepForMs, deadForMs: keepForMs, confirmMs: 10_000 }, undefined, await tables())
+  }
+  const hasAll = async (ids: readonly string[]): Promise<void> => {
+    await vi.waitFor(() => expect(got.map((each) => each.id)).toEqual(expect.arrayContaining([...ids])), 20_000)
+  }
+  const own: Partial<Inbox> = {
+    async open(options) {
+      const opened = await inbox.open(options)
+      await vi.waitFor(async () => {
+        const { rows } = await scene.pool.query(`SELECT id FROM ${(await tables()).waiting} ORDER BY seq`)
+        expect(got.map((each) => each.id)).toEqual(rows.map(({ id }) => id))
+      }, 20_000)
+      // A reader that no process has is gone by now.
+      const isNoted = `SELECT FROM ${schema}.branch WHERE used_at = 0 AND gone_at IS NULL`
+      await vi.waitFor(async () => expect((await scene.pool.query(isNoted)).rowCount).toBe(0), 20_000)
+      return { ...opened, waiting: pages(got.splice(0)) }
+    },
+    async put(messages, from) {
+      await inbox.put(messages, from)
+      if (also === undefined) await hasAll(messages.map(({ id }) => id))
+    },
+    archive: {
+      list: async (what, which) => (await store()).list(what, which),
+      async revive(id) {
+        if ((await (await store()).replay([id])) === 0) return undefined
+        await vi.waitFor(() => expect(got.filter((each) => each.id === id)).toHaveLength(2), 20_000)
+        return got.find((each) => each.id === id)
+      },
+      discard: async (id) => (await (await store()).discard([id])) === 1,
+    },
+  }
+  return new Proxy(inbox, {
+    get(target, name) {
+      const found: unknown = Reflect.get(own, name) ?? Reflect.get(target, name)
+      return typeof found === 'function' ? found.bind(target) : found
+    },
+  })
+}
+
+/** Keeps what the inbox hands over, too. */
+const noting =
+  (got: Waiting[], { on }: InboxHost): InboxHost['on'] =>
+  (event) => {
+    if (event.type === 'waiting') got.push(...event.messages)
+    on(event)
+  }
+
+function inboxOn(process: Process, settings: InboxHost): Inbox {
+  const create = postgresInbox({ db: process, schema: process.schema, leaseMs: 3_000, idleMs: 20, ...kept })
+  const got: Waiting[] = []
+  const inbox = create({ ...settings, on: noting(got, settings) })
+  const { reader } = inbox
+  const front = alone(inbox, got, process, async () => 0)
+  if (reader === undefined) return front
+  const of: Inbox['reader'] = (name, own) => {
+    const its: Waiting[] = []
+    const number = async (): Promise<number> =>
+      Number(
+        (await scene.pool.query(`SELECT number FROM ${process.schema}.branch WHERE name = $1`, [name])).rows[0]?.number,
+      )
+    return alone(reader(name, { ...own, on: noting(its, own) }), its, process, number, own)
+  }
+  return new Proxy(front, { get: (target, name) => (name === 'reader' ? of : Reflect.get(target, name)) })
+}
+
+describe.skipIf(!hasPostgres)('postgresInbox has several readers', () => {
+  const processes = new Map<Inbox, Process>()
+  const inboxes = new Set<Inbox>()
+  let count = 0
+  const made = (process: Process, settings: InboxHost): Inbox => {
+    const inbox = inboxOn(process, settings)
+    processes.set(inbox, process)
+    inboxes.add(inbox)
+    return inbox
+  }
+  const subject: InboxUnderTest = {
+    async create(settings) {
+      count += 1
+      const schema = `readers_${count}`
+      await scene.prepare(schema)
+      return made(processOn(schema), settings)
+    },
+    async reopen(inbox, settings) {
+      const process = processes.get(inbox)
+      if (process === undefined) throw new Error('Not an inbox of this test.')
+      do await setImmediate()
+      while (process.writing > 0)
+      process.isOver = true
+      const { schema } = process
+      await scene.pool.query(`UPDATE ${schema}.process SET until = clock_timestamp() - interval '1 s'`)
+      await scene.pool.query(`UPDATE ${schema}.branch SET used_at = 0`)
+      // As after ten minutes: until then, a process that lacks the branch handles nothing.
+      await scene.pool.query(`DELETE FROM ${schema}.handling`)
+      return made(processOn(schema), settings)
+    },
+  }
+  afterAll(async () => {
+    await Promise.all([...inboxes].map((inbox) => inbox.close().catch(() => {})))
+  })
+  test.each(readersConformance(subject).map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
+})
