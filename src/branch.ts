@@ -37,8 +37,8 @@ export interface BranchOptions<Fields extends FieldCatalogue = FieldCatalogue> e
   /** For logs, metrics and operators: `fleethook dead list --branch crm`. At most 50 letters, digits, `-` and `_`. */
   readonly name: string
   /**
-   * Only behind `postgresInbox`: where the branch keeps messages until its own handlers are done, a schema of its own. Behind any other inbox, a branch
-   * reads the inbox of its receiver.
+   * Only behind an inbox of your own that has one reader: where the branch keeps messages until its own handlers are done. Behind any other inbox, a
+   * branch reads the inbox of its receiver.
    */
   readonly inbox?: InboxFactory
   /** What the branch can do beside handling, such as `vehicles(…)`. The parts of the receiver know nothing of the branch. */
@@ -131,7 +131,7 @@ function settingsOf(front: HostedReceiver, options: GivenOptions): Settings {
   const { byName } = front.intake.parts.behind
   if (reads !== undefined && options.inbox !== undefined)
     throw new FleethookError('option_invalid', 'A branch reads the inbox of its receiver, and has no option `inbox`.', {
-      hint: 'Leave it out. Only behind postgresInbox does a branch have an inbox of its own.',
+      hint: 'Leave it out. A handler on the branch can write the message elsewhere.',
     })
   const settings = settingsOfBranch(
     front.settings,

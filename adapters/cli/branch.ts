@@ -1,20 +1,31 @@
 import type { Command } from 'commander'
+import { systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import { escapeControls } from '../../src/events/summarize.ts'
 import { isMissing, loadSqlite } from '../inbox/sqlite/file/database.ts'
+import { checkStopped, dropBranch as dropInTables, renameBranch as renameInTables } from '../inbox/postgres/branches.ts'
+import { Database } from '../inbox/postgres/client.ts'
+import { schemaName } from '../inbox/postgres/options.ts'
+import { checkServer } from '../inbox/postgres/schema.ts'
 import { type BranchInFile, dropBranch, renameBranch } from '../inbox/sqlite/file/changing.ts'
-import { acts, environment, inboxPath } from './arguments.ts'
+import { acts, type Common, environment, inboxPath } from './arguments.ts'
 import { agreed } from './operator.ts'
+import { withPool } from './postgres.ts'
 
 interface Given {
   readonly inbox?: string
+  readonly database?: string
+  readonly schema: string
   readonly yes?: true
 }
 
 export function defineBranch(command: Command): void {
-  command.description('Changes the branches in the file of a receiver that does not run.')
+  command.description('Changes the branches in the file, or the tables, of receivers that do not run.')
   const onFile = (own: Command): Command =>
-    own.option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+    own
+      .option('--inbox <file>', 'the file of the inbox (default: FLEETHOOK_INBOX, or data/inbox.db)')
+      .option('-d, --database <url>', 'the address of the database of postgresInbox')
+      .option('--schema <name>', 'the schema of its tables', 'fleethook')
   const rename = onFile(command.command('rename'))
     .argument('<old>', 'the name that the branch had')
     .argument('<new>', 'the name that it has in the code now')
@@ -23,8 +34,9 @@ export function defineBranch(command: Command): void {
       'A branch is known by its name. When you change that in the code, this gives what waits, its dead letters and its states of vehicles to the new name.',
     )
   acts<[string, string], Given>(rename, async (given, print, from, to) => {
-    const path = fileOf(given, environment(given.dotenv))
-    const had = renameBranch(path, from, to)
+    const had = await (given.database === undefined
+      ? renameBranch(fileOf(given, environment(given.dotenv)), from, to)
+      : inTables(given, (db) => renameInTables(db, from, to)))
     print({ from, to, ...had }, () => `The branch \`${shown(from)}\` is \`${shown(to)}\` now, with ${whatOf(had)}.`)
     return 0
   })
@@ -36,9 +48,10 @@ export function defineBranch(command: Command): void {
       'Deletes what waits for a branch, its dead letters and its states of vehicles. What was for other readers stays. A branch that is still in the code begins again with the next message.',
     )
   acts<[string], Given>(drop, async (given, print, name) => {
-    const path = fileOf(given, environment(given.dotenv))
     if (!(await agreed(`Delete what waits for the branch ${shown(name)}, for good?`, given))) return 1
-    const had = dropBranch(path, name)
+    const had = await (given.database === undefined
+      ? dropBranch(fileOf(given, environment(given.dotenv)), name)
+      : inTables(given, (db) => dropInTables(db, name)))
     const { messages, deadLetters } = had
     print(
       { name, ...had },
@@ -46,6 +59,19 @@ export function defineBranch(command: Command): void {
         `Dropped the branch \`${shown(name)}\`: ${counted(messages, 'message')} waited for it, and it had ${counted(deadLetters, 'dead letter')}.`,
     )
     return 0
+  })
+}
+
+async function inTables(
+  { schema, ...where }: Given & Common,
+  change: (db: Database) => Promise<BranchInFile>,
+): Promise<BranchInFile> {
+  if (!schemaName.accepts(schema)) throw new FleethookError('option_invalid', `--schema ${schemaName.must}.`)
+  return withPool(where, async (pool) => {
+    const db = new Database(pool, schema, systemClock)
+    await checkServer(db, true)
+    await checkStopped(db)
+    return change(db)
   })
 }
 

@@ -15,6 +15,7 @@ import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
 import { backlogOf, failingMessages } from '../inbox/postgres/backlog.ts'
+import { readersIn } from '../inbox/postgres/branches.ts'
 import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
 import { eraseVehicle } from '../inbox/postgres/erasing.ts'
 import { schemaName } from '../inbox/postgres/options.ts'
@@ -222,7 +223,6 @@ export class Operator {
     if (isMissing(inbox) || (wantsTables && database !== undefined)) {
       if (database !== undefined && this.#needs === 'receiver') throw notReached(inbox)
       if (database !== undefined) {
-        if (branch !== undefined) throw branchAlone(branch)
         this.isRunning = false
         return askDatabase(database, schema, asked, inbox)
       }
@@ -316,13 +316,6 @@ function notRunning(inbox: string): FleethookError {
     hint:
       'Start it, or name the file of its inbox with --inbox or FLEETHOOK_INBOX. For a receiver without sqliteInbox, or on ' +
       'another machine, mount operatorRoutes and give --url.',
-  })
-}
-
-/** Tables know nothing of the branches of a receiver. */
-function branchAlone(branch: string): FleethookError {
-  return new FleethookError('inbox_unavailable', `Only a running receiver can be asked for its branch ${branch}.`, {
-    hint: 'Without one, name the tables of the branch itself with --schema.',
   })
 }
 
@@ -433,16 +426,16 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
   const db = new Database(pool, schema, systemClock)
   try {
     await checkServer(db, true)
-    const store = new Store(db, systemClock, { keepForMs: 86_400_000, deadForMs: 30 * 86_400_000, confirmMs: 10_000 })
     const reread = rereading()
-    const [backlog, failing] = [await backlogOf(db), await failingMessages(db)]
+    const branches = await Promise.all(
+      (await readersIn(db)).flatMap(({ branch, tables }) =>
+        branch === undefined ? [] : [tablesApi(db, tables, reread).then((api) => [branch, api] as const)],
+      ),
+    )
+    const own = await tablesApi(db, new Tables(schema, receiver), reread)
     const app = createOperatorApp({
-      deadLetters: deadLettersOf(store, reread),
-      messages: createMessages(store, reread),
-      replay: (which) => store.replayHandled(which, reread),
-      replaySome: (which) => store.replaySome(which, reread),
-      failing: async () => failingOf(failing, true),
-      backlog: async () => backlog,
+      ...own,
+      branches: new Map(branches),
       async forget(vin, { dryRun = false } = {}) {
         const erased = await eraseVehicle(db, vin, dryRun)
         // The process that has the vehicle may write its state again until its messages are gone.
@@ -461,6 +454,25 @@ async function askDatabase(address: string, schema: string, asked: Asked, inbox:
     )
   } finally {
     await pool.end()
+  }
+}
+
+/** What the tables of one reader of postgresInbox can be asked. */
+async function tablesApi(
+  db: Database,
+  tables: Tables,
+  reread: ReadMessage,
+): Promise<Omit<Parameters<typeof createOperatorApp>[0], 'branches' | 'forget'>> {
+  const kept = { keepForMs: 86_400_000, deadForMs: 30 * 86_400_000, confirmMs: 10_000 }
+  const store = new Store(db, systemClock, kept, undefined, tables)
+  const [backlog, failing] = [await backlogOf(db, tables), await failingMessages(db, tables)]
+  return {
+    deadLetters: deadLettersOf(store, reread),
+    messages: createMessages(store, reread),
+    replay: (which) => store.replayHandled(which, reread),
+    replaySome: (which) => store.replaySome(which, reread),
+    failing: async () => failingOf(failing, true),
+    backlog: async () => backlog,
   }
 }
 

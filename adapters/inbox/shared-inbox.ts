@@ -96,7 +96,6 @@ export class SharedInbox extends ForwardingInbox {
   override readonly handsOut: 'shared' | 'elsewhere'
   readonly takesNone: Refusal | undefined
   readonly keepsOrder: boolean
-  readonly vehicles: VehicleStore | undefined
   readonly operator: Asked
   readonly forget: Inbox['forget']
   readonly reader?: NonNullable<Inbox['reader']>
@@ -116,14 +115,13 @@ export class SharedInbox extends ForwardingInbox {
     this.#role = role
     this.#settings = settings
     this.#system = system
-    const { durability, vehicles, operator } = system
+    const { durability, operator } = system
     this.durability = durability
     this.#meanwhile = meanwhile && new Meanwhile(meanwhile, settings, system)
     this.forget = system.forget && ((vin, dryRun) => this.#forget(vin, dryRun))
     this.handsOut = role === 'receive' ? 'elsewhere' : 'shared'
     this.takesNone = role === 'handle' ? handlesOnly : undefined
-    this.vehicles = vehicles
-    this.keepsOrder = vehicles !== undefined
+    this.keepsOrder = system.vehicles !== undefined
     // An operator may ask before the first message arrives, so each call connects first.
     const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
@@ -163,6 +161,10 @@ export class SharedInbox extends ForwardingInbox {
   protected forward(messages: readonly InboxMessage[]): Promise<void> {
     if (this.#meanwhile !== undefined) return this.#meanwhile.put(messages)
     return this.#isConnected ? this.#system.put(messages) : this.#connect().then(() => this.#system.put(messages))
+  }
+
+  get vehicles(): VehicleStore | undefined {
+    return this.#system.vehicles
   }
 
   override refusing(): 'inbox_full' | 'inbox_unavailable' | undefined {

@@ -121,7 +121,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/inbox/kafka-options.test.ts': ['client', 'options', 'records'],
   'test/inbox/kafka-topics.test.ts': ['options', 'topic-reader', 'topics'],
   'test/inbox/meanwhile.test.ts': ['records', 'way'],
-  'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'schema', 'vehicles'],
+  'test/inbox/postgres-parts.test.ts': ['client', 'endings', 'leases', 'schema', 'tables', 'vehicles'],
   // The journal between two steps of an erasure.
   'test/inbox/sqlite-erased.test.ts': ['database', 'scrub'],
   'test/inbox/sqlite-store.ts': ['file', 'inbox', 'interface', 'moving', 'options'],
@@ -132,6 +132,7 @@ const inside: Readonly<Record<string, readonly string[]>> = {
   'test/postgres/failover.test.ts': ['client', 'snapshots'],
   'test/postgres/idle.test.ts': ['client', 'leases'],
   'test/postgres/locks.test.ts': ['schema'],
+  'test/postgres/readers-conformance.test.ts': ['client', 'store', 'tables'],
   'test/postgres/retention.test.ts': ['client', 'store'],
   'test/postgres/scene.ts': ['schema'],
   'test/postgres/setup.test.ts': ['client', 'schema'],

@@ -1,32 +1,42 @@
+/* Branches that read the inbox of their receiver, in tables that several processes share. */
 import { createReceiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import { handleWaiting, postgresInbox } from 'fleethook/inbox/postgres'
 import { is, starts } from 'fleethook/when'
 import { expect, test, vi } from 'vitest'
+import { command } from '../cli/command.ts'
 import { logInto } from '../dispatch/scene.ts'
 import { hasPostgres } from '../once/servers.ts'
+import { createLedger } from './ledger.ts'
 import { quiet } from './quiet.ts'
-import { post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
+import { bodyOf, post, receiverOn, sceneOfFile, vinOf } from './scene.ts'
 
 const scene = sceneOfFile()
+const patience = { timeout: 60_000 }
+
+/** How many rows each table of a schema has. */
+const rowsOf = async (schema: string, ...tables: readonly string[]): Promise<readonly number[]> =>
+  Promise.all(tables.map((table) => scene.count(`${schema}.${table}`)))
 
 test.skipIf(!hasPostgres)(
-  'a branch in a schema of its own on the same pool gets each message once, in order, over two processes and a takeover',
+  'a branch gets each message once, in order, over two processes and a takeover, and a message is stored once',
   async () => {
     const { pool, newPool, prepare } = scene
-    await prepare('front')
-    await prepare('crm')
+    await prepare('shared')
     await pool.query(
       'CREATE TABLE written (at bigint GENERATED ALWAYS AS IDENTITY, vin text, odometer int, delivery uuid)',
     )
     let isDown = true
+    const seen: string[] = []
     const start = () => {
-      const db = newPool(6)
-      const { receiver } = receiverOn({ db, schema: 'front' })
-      receiver.on('data', () => {})
-      const inbox = postgresInbox({ db, schema: 'crm', leaseMs: 3_000 })
+      const { receiver, inbox } = receiverOn({ db: newPool(6), schema: 'shared' })
       const exactly = inbox.exactlyOnce(newPool(8))
-      const crm = branch(receiver, { name: 'crm', inbox, retry: { minMs: 20, maxMs: 200 } }).on(
+      // The mark of the receiver's handler is none for the branch, which has the same message.
+      receiver.on(
+        'data',
+        exactly('see', async ({ vin, data }) => void seen.push(`${vin} ${data.Odometer}`)),
+      )
+      branch(receiver, { name: 'crm', retry: { minMs: 20, maxMs: 200 } }).on(
         'data',
         exactly('write', async ({ vin, data }, { delivery }, tx) => {
           if (isDown) throw new Error('the CRM is down')
@@ -35,166 +45,266 @@ test.skipIf(!hasPostgres)(
           ])
         }),
       )
-      return { receiver, crm }
+      return receiver
     }
     const [first, second] = [start(), start()]
-    for (const { receiver } of [first, second]) await receiver.open()
+    for (const receiver of [first, second]) await receiver.open()
     for (let at = 0; at < 10; at += 1)
       for (let vehicle = 0; vehicle < 8; vehicle += 1)
-        expect(await post((at + vehicle) % 2 === 0 ? first.receiver : second.receiver, vehicle, at)).toBe(200)
-    await vi.waitFor(
-      async () => {
-        const { rows } = await pool.query('SELECT count(*)::int AS waiting FROM front.waiting')
-        expect(rows[0].waiting).toBe(0)
-      },
-      { timeout: 60_000 },
-    )
-    const { rows: waits } = await pool.query('SELECT count(*)::int AS waiting FROM crm.waiting')
-    expect(waits[0].waiting).toBe(80)
-    const { branches } = await first.receiver.drain()
+        expect(await post((at + vehicle) % 2 === 0 ? first : second, vehicle, at)).toBe(200)
+    await vi.waitFor(async () => expect(await rowsOf('shared', 'waiting')).toEqual([0]), patience)
+    expect(await rowsOf('shared', 'branch_1_waiting', 'message')).toEqual([80, 80])
+    expect(seen).toHaveLength(80)
+    const { branches } = await first.drain()
     expect(branches).toHaveProperty('crm')
     isDown = false
-    await vi.waitFor(
-      async () => {
-        const { rows } = await pool.query('SELECT count(*)::int AS written FROM written')
-        expect(rows[0].written).toBe(80)
-      },
-      { timeout: 60_000 },
-    )
+    await vi.waitFor(async () => expect(await rowsOf('public', 'written')).toEqual([80]), patience)
     const { rows } = await pool.query('SELECT vin, odometer FROM written ORDER BY at')
     for (let vehicle = 0; vehicle < 8; vehicle += 1)
       expect(rows.flatMap(({ vin, odometer }) => (vin === vinOf(vehicle) ? [odometer] : []))).toEqual(
         Array.from({ length: 10 }, (_one, at) => at),
       )
     const { rows: same } = await pool.query(
-      'SELECT count(*)::int AS n FROM written w JOIN front.message m ON m.id = w.delivery',
+      'SELECT count(*)::int AS n FROM written w JOIN shared.message m ON m.id = w.delivery',
     )
     expect(same[0].n).toBe(80)
-    await second.receiver.drain()
+    await vi.waitFor(async () => expect(await rowsOf('shared', 'branch_1_waiting')).toEqual([0]), patience)
+    await second.drain()
   },
 )
 
 test.skipIf(!hasPostgres)(
-  'a message is not settled before a branch that is slow has it, and no newer one overtakes one that a crash left',
+  'processes are killed under load: a branch writes each message once, in order per vehicle, also of a receiver that does not have it',
   async () => {
-    const { pool, newPool, prepare } = scene
-    await prepare('front_slow')
-    await prepare('crm_slow')
-    const lines: string[] = []
-    const db = newPool(6)
-    const receiver = createReceiver({
-      secret: false,
-      inbox: postgresInbox({ db, schema: 'front_slow', leaseMs: 30_000 }),
-      log: logInto(lines),
-    })
-    const seen: string[] = []
-    receiver.on('data', () => {})
-    branch(receiver, { name: 'crm', inbox: postgresInbox({ db, schema: 'crm_slow', leaseMs: 30_000 }) }).on(
-      'data',
-      ({ vin, data }) => void seen.push(`${vin} ${String(data.Odometer)}`),
-    )
-    const waiting = async (): Promise<number | null> =>
-      (await pool.query('SELECT FROM front_slow.waiting WHERE NOT replayed')).rowCount
-    await receiver.open()
-    expect(await post(receiver, 0, 0)).toBe(200)
-    await expect.poll(() => seen).toHaveLength(1)
-    await expect.poll(waiting).toBe(0)
-    // As a process that was killed leaves them: handed out once.
-    await pool.query(`CREATE FUNCTION front_slow.crashed() RETURNS trigger LANGUAGE plpgsql AS
-      $$ BEGIN NEW.deliveries := 1; RETURN NEW; END $$`)
-    await pool.query(`CREATE TRIGGER crashed BEFORE INSERT ON front_slow.waiting
-      FOR EACH ROW EXECUTE FUNCTION front_slow.crashed()`)
-    const locker = await pool.connect()
-    try {
-      await locker.query('BEGIN')
-      await locker.query('LOCK TABLE crm_slow.message IN ACCESS EXCLUSIVE MODE')
-      for (const n of [1, 2]) expect(await post(receiver, 0, n)).toBe(200)
-      await pool.query('DROP TRIGGER crashed ON front_slow.waiting')
-      for (const n of [3, 4]) expect(await post(receiver, 0, n)).toBe(200)
-      await expect
-        .poll(() => lines.join('\n'))
-        .toContain('the inbox of the branch is slow, and the receiver waits until it has a message')
-      expect(await waiting()).toBe(4)
-      expect(seen).toHaveLength(1)
-    } finally {
-      await locker.query('COMMIT')
-      locker.release()
+    const schema = 'killed'
+    await scene.prepare(schema)
+    const { pool, server } = scene
+    await using ledger = await createLedger({ pool, schema, port: server.port, leaseMs: 1_500 })
+    const handling = await ledger.begin('branch')
+    await ledger.begin('branch')
+    const receiving = await ledger.begin('receive')
+    const over = new AbortController()
+    let posted = 0
+    const load = (async () => {
+      while (!over.signal.aborted) {
+        const body = JSON.stringify(bodyOf(posted % 20, posted))
+        expect((await fetch(receiving.url, { method: 'POST', body })).status).toBe(200)
+        posted += 1
+      }
+    })()
+    await ledger.grows(100)
+    await handling.stop('SIGKILL')
+    await ledger.begin('branch')
+    await ledger.grows(100)
+    over.abort()
+    await load
+    await vi.waitFor(async () => expect(await rowsOf(schema, 'waiting', 'branch_1_waiting')).toEqual([0, 0]), patience)
+    const rows = await ledger.rows()
+    expect(rows).toHaveLength(posted)
+    for (let vehicle = 0; vehicle < 20; vehicle += 1) {
+      const own = rows.flatMap(({ vin, n }) => (vin === vinOf(vehicle) ? [n] : []))
+      expect(own).toEqual([...own].toSorted((one, other) => one - other))
     }
-    await expect.poll(() => seen).toHaveLength(5)
-    expect(seen).toEqual([0, 1, 2, 3, 4].map((n) => `${vinOf(0)} ${n}`))
-    await expect.poll(waiting).toBe(0)
+    await Promise.all([...ledger.processes].map((one) => one.stop()))
+  },
+)
+
+test.skipIf(!hasPostgres)(
+  'dead letters and replays are of one reader, and a message stays as long as one of them needs it',
+  async () => {
+    const { newPool, prepare } = scene
+    await prepare('letters')
+    const { receiver } = receiverOn({ db: newPool(), schema: 'letters', keepForMs: 0 })
+    const seen: string[] = []
+    let isDown = true
+    receiver.on('data', ({ data }) => void seen.push(`receiver ${data.Odometer}`))
+    const crm = branch(receiver, { name: 'crm', retry: { attempts: 1 } }).on('data', ({ data }) => {
+      if (isDown) throw new Error('the CRM is down')
+      seen.push(`crm ${data.Odometer}`)
+    })
+    await receiver.open()
+    expect(await post(receiver, 1, 1)).toBe(200)
+    await vi.waitFor(
+      async () => expect(await rowsOf('letters', 'branch_1_dead', 'dead', 'waiting')).toEqual([1, 0, 0]),
+      patience,
+    )
+    isDown = false
+    expect(await crm.deadLetters.replay({})).toBe(1)
+    await vi.waitFor(() => expect(seen).toEqual(['receiver 1', 'crm 1']), patience)
+    expect(await rowsOf('letters', 'message', 'branch_1_dead')).toEqual([1, 0])
     await receiver.drain()
   },
 )
 
+test.skipIf(!hasPostgres)('a timer of a branch sees what its vehicle sent before, over two processes', async () => {
+  const { newPool, prepare } = scene
+  await prepare('timed')
+  const told: string[] = []
+  const start = () => {
+    const { receiver } = receiverOn({ db: newPool(6), schema: 'timed' })
+    branch(receiver, { name: 'crm', parts: [vehicles({ fields: ['Gear'] })] }).when(
+      starts(is('Gear', 'P'), { first: true }).after({ seconds: 1 }),
+      ({ vin }) => void told.push(vin),
+    )
+    return receiver
+  }
+  const receivers = [start(), start()]
+  for (const receiver of receivers) await receiver.open()
+  // By the vehicles' time the second gear comes long before the timer is due, however slow this machine is.
+  const startMs = Date.now()
+  const says = async (vehicle: number, gear: string, afterMs = 0): Promise<void> => {
+    const createdAt = new Date(startMs + afterMs).toISOString()
+    const body = { vin: vinOf(vehicle), createdAt, data: { Gear: gear } }
+    const { status } = (await receivers[vehicle % 2]?.accept({ authorization: undefined, body })) ?? {}
+    expect(status).toBe(200)
+  }
+  for (const vehicle of [1, 2, 3]) await says(vehicle, 'P')
+  await says(1, 'D', 1)
+  await vi.waitFor(async () => {
+    expect(await rowsOf('timed', 'waiting', 'branch_1_waiting')).toEqual([0, 0])
+    expect(told.toSorted()).toEqual([vinOf(2), vinOf(3)])
+  }, patience)
+  expect(await rowsOf('timed', 'branch_1_vehicle', 'vehicle')).toEqual([3, 0])
+  await Promise.all(receivers.map((receiver) => receiver.drain()))
+})
+
 test.skipIf(!hasPostgres)(
-  'a timer of a branch waits behind messages that its receiver has and the branch does not, over two processes',
+  'a branch that was removed is told at each start, gets nothing new, and a gap says so when it is back',
   async () => {
     const { pool, newPool, prepare } = scene
-    await prepare('front_time')
-    await prepare('crm_time')
-    const held = Promise.withResolvers<void>()
-    const told: string[] = []
-    const start = () => {
-      const db = newPool(6)
-      const { receiver } = receiverOn({ db, schema: 'front_time' })
-      receiver.on('data', { vins: [vinOf(1)] }, () => held.promise)
-      const inbox = postgresInbox({ db, schema: 'crm_time', leaseMs: 3_000 })
-      branch(receiver, { name: 'crm', inbox, parts: [vehicles({ fields: ['Gear'] })] }).when(
-        starts(is('Gear', 'P'), { first: true }).after({ seconds: 1 }),
-        ({ vin }) => void told.push(vin),
-      )
-      return receiver
+    await prepare('removed')
+    const seen: string[] = []
+    const deploy = async (branches: readonly string[], isDown = false) => {
+      const lines: string[] = []
+      const inbox = postgresInbox({ db: newPool(), schema: 'removed', leaseMs: 1_000 })
+      const receiver = createReceiver({ secret: false, inbox, log: logInto(lines) }).on('data', () => {})
+      for (const name of branches)
+        branch(receiver, { name })
+          .on('data', ({ data }) => {
+            if (isDown) throw new Error('it is down')
+            seen.push(`${name} ${data.Odometer}`)
+          })
+          .on('gap', ({ reason }) => void seen.push(`${name} ${reason}`))
+      await receiver.open()
+      return { receiver, lines }
     }
-    const receivers = [start(), start()]
-    for (const receiver of receivers) await receiver.open()
-    // By the vehicles' time the second gear comes long before the timer is due, however slow this machine is.
-    const startMs = Date.now()
-    const says = async (vehicle: number, gear: string, afterMs = 0): Promise<void> => {
-      const createdAt = new Date(startMs + afterMs).toISOString()
-      const body = { vin: vinOf(vehicle), createdAt, data: { Gear: gear } }
-      const { status } = (await receivers[vehicle % 2]?.accept({ authorization: undefined, body })) ?? {}
-      expect(status).toBe(200)
-    }
-    for (const vehicle of [1, 2, 3]) await says(vehicle, 'P')
-    // The receiver is busy with the message before it.
-    await says(1, 'D', 1)
-    const timers = async (): Promise<unknown> =>
-      (await pool.query(`SELECT FROM front_time.message WHERE kind = 'timer' AND lane LIKE '%' || $1`, [vinOf(1)]))
-        .rowCount
-    await vi.waitFor(async () => expect((await timers()) === 1 || told.includes(vinOf(1))).toBe(true), 60_000)
-    held.resolve()
+    const before = await deploy(['crm'], true)
+    expect(await post(before.receiver, 1, 1)).toBe(200)
+    await vi.waitFor(async () => expect(await rowsOf('removed', 'branch_1_waiting')).toEqual([1]), patience)
+    await before.receiver.drain({ handlerGraceMs: 0 })
+    // As some minutes later.
+    await pool.query('UPDATE removed.branch SET used_at = used_at - 600000')
+    const without = await deploy([])
+    expect(without.lines.join('\n')).toContain('1 messages and 0 dead letters wait for the branch crm')
+    expect(without.receiver.stats().inbox.unopened).toMatchObject([{ branch: 'crm', messages: 1, deadLetters: 0 }])
+    await vi.waitFor(() => expect(without.lines.join('\n')).toContain('no process has this branch any more'), patience)
+    expect(await post(without.receiver, 1, 2)).toBe(200)
+    await without.receiver.drain()
+    const back = await deploy(['crm'])
+    expect(await post(back.receiver, 1, 3)).toBe(200)
     await vi.waitFor(
-      async () => {
-        const { rows } = await pool.query(
-          'SELECT (SELECT count(*) FROM front_time.waiting)::int + (SELECT count(*) FROM crm_time.waiting)::int AS waiting',
-        )
-        expect([rows[0].waiting, told.toSorted()]).toEqual([0, [vinOf(2), vinOf(3)]])
-      },
-      { timeout: 60_000 },
+      () => expect(seen.toSorted()).toEqual(expect.arrayContaining(['crm 1', 'crm 3', 'crm stopped'])),
+      patience,
     )
-    await Promise.all(receivers.map((receiver) => receiver.drain()))
+    expect(seen).not.toContain('crm 2')
+    await vi.waitFor(
+      async () => expect((await pool.query('SELECT FROM removed.branch WHERE gone_at IS NOT NULL')).rowCount).toBe(0),
+      patience,
+    )
+    await back.receiver.drain()
   },
 )
 
+test.skipIf(!hasPostgres)(
+  'beside processes of the version before, a branch waits, and none of them starts once it has begun',
+  async () => {
+    const { pool, newPool, prepare } = scene
+    await prepare('older')
+    await pool.query(
+      `INSERT INTO older.process (id, until) VALUES (gen_random_uuid(), clock_timestamp() + interval '1 hour')`,
+    )
+    const { receiver } = receiverOn({ db: newPool(), schema: 'older' })
+    const seen: unknown[] = []
+    receiver.on('data', () => {})
+    branch(receiver, { name: 'crm' }).on('data', ({ data }) => void seen.push(data.Odometer))
+    await receiver.open()
+    expect(await post(receiver, 1, 1)).toBe(200)
+    expect(await rowsOf('older', 'branch')).toEqual([0])
+    await pool.query('DELETE FROM older.process WHERE version IS NULL')
+    await vi.waitFor(async () => expect(await rowsOf('older', 'branch')).toEqual([1]), patience)
+    expect(await post(receiver, 1, 2)).toBe(200)
+    await vi.waitFor(() => expect(seen).toEqual([2]), patience)
+    const { rows } = await pool.query('SELECT version, oldest FROM older.meta')
+    expect(rows).toEqual([{ version: 5, oldest: 5 }])
+    await receiver.drain()
+  },
+)
+
+test.skipIf(!hasPostgres)('a branch has no inbox of its own, and a schema has at most seven', async () => {
+  const { newPool, prepare } = scene
+  await prepare('crowded')
+  const { receiver } = receiverOn({ db: newPool(), schema: 'crowded' })
+  expect(() => branch(receiver, { name: 'crm', inbox: postgresInbox({ db: newPool(), schema: 'crm' }) })).toThrow(
+    'A branch reads the inbox of its receiver',
+  )
+  for (let n = 1; n <= 7; n += 1) branch(receiver, { name: `branch-${n}` })
+  await receiver.open()
+  await vi.waitFor(async () => expect(await rowsOf('crowded', 'branch')).toEqual([7]), patience)
+  await receiver.drain()
+  const other = receiverOn({ db: newPool(), schema: 'crowded' }).receiver
+  branch(other, { name: 'one-more' })
+  await expect(other.open()).rejects.toThrow('has no room for the branch one-more')
+  await other.drain()
+})
+
 test.skipIf(!hasPostgres)('handleWaiting returns when nothing waits on a branch either', async () => {
   const { newPool, prepare } = scene
-  await prepare('front_cron')
-  await prepare('crm_cron')
-  const { receiver } = receiverOn({ db: newPool(), schema: 'front_cron', role: 'receive' })
+  await prepare('cron')
+  const handled: number[] = []
+  const worker = (): ReturnType<typeof createReceiver> => {
+    const inbox = postgresInbox({ db: newPool(), schema: 'cron', role: 'handle' })
+    const made = createReceiver({ secret: false, log: quiet, inbox }).on('data', () => {})
+    branch(made, { name: 'crm' }).on('data', async (event) => {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      handled.push(Number(event.data.Odometer))
+    })
+    return made
+  }
+  // The first run makes the branch known.
+  await handleWaiting(worker(), { forMs: 20_000 })
+  const { receiver } = receiverOn({ db: newPool(), schema: 'cron', role: 'receive' })
   await receiver.open()
   for (let n = 0; n < 30; n += 1) await post(receiver, n % 6, n)
   await receiver.drain()
-  const handled: number[] = []
-  const inbox = postgresInbox({ db: newPool(), schema: 'front_cron', role: 'handle' })
-  const worker = createReceiver({ secret: false, log: quiet, inbox }).on('data', () => {})
-  branch(worker, { name: 'crm', inbox: postgresInbox({ db: newPool(), schema: 'crm_cron' }) }).on(
-    'data',
-    async (event) => {
-      await new Promise((resolve) => setTimeout(resolve, 20))
-      handled.push(Number(event.data.Odometer))
-    },
-  )
-  await handleWaiting(worker, { forMs: 20_000 })
+  await handleWaiting(worker(), { forMs: 20_000 })
   expect(handled).toHaveLength(30)
 })
+
+test.skipIf(!hasPostgres)(
+  'commands give what waits to the new name of a branch, list its dead letters, and delete it, once nobody uses the tables',
+  async () => {
+    const { newPool, prepare, server } = scene
+    await prepare('commands')
+    const database = `postgres://test@127.0.0.1:${server.port}/postgres`
+    const { receiver } = receiverOn({ db: newPool(), schema: 'commands' })
+    receiver.on('data', () => {})
+    branch(receiver, { name: 'crm', retry: { attempts: 1 } }).on('data', () => {
+      throw new Error('the CRM is down')
+    })
+    await receiver.open()
+    expect(await post(receiver, 1, 1)).toBe(200)
+    await vi.waitFor(async () => expect(await rowsOf('commands', 'branch_1_dead')).toEqual([1]), patience)
+    const to = ['--schema', 'commands', '--database', database]
+    expect((await command(['branch', 'drop', 'crm', '--yes', ...to])).stderr).toContain('A process uses the tables')
+    await receiver.drain()
+    expect((await command(['branch', 'rename', 'crm', 'sales', ...to])).stdout).toContain(
+      'The branch `crm` is `sales` now',
+    )
+    const env = { DATABASE_URL: database }
+    const listed = await command(['dead', 'list', '--branch', 'sales', '--schema', 'commands', '--json'], env)
+    expect(listed.stdout).toContain('the CRM is down')
+    const dropped = await command(['branch', 'drop', 'sales', '--yes', ...to])
+    expect(dropped.stdout).toBe('Dropped the branch `sales`: 0 messages waited for it, and it had 1 dead letter.\n')
+    expect(await rowsOf('commands', 'branch', 'branch_1_dead')).toEqual([0, 0])
+  },
+)

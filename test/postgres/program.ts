@@ -4,6 +4,7 @@ import type pg from 'pg'
 import { postgresInbox } from '../../adapters/inbox/postgres.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { pause, systemClock } from '../../src/base/clock.ts'
+import { branch } from '../../src/branch.ts'
 import { createReceiver, type Receiver, type ReceiverOptions, vehicles } from '../../src/index.ts'
 import { becomes, is, starts } from '../../src/when.ts'
 import { quiet } from './quiet.ts'
@@ -13,8 +14,8 @@ export interface ProgramSettings {
   readonly port: number
   readonly schema: string
   readonly leaseMs: number
-  /** `unmarked`, a control, writes without a mark. */
-  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked' | 'edges'
+  /** `unmarked`, a control, writes without a mark. `branch`: a branch writes, and the receiver does nothing. */
+  readonly mode: 'receive' | 'single' | 'batch' | 'unmarked' | 'edges' | 'branch'
   /** It also receives, at this port. */
   readonly receivesAt?: number
   /** The path of a file for the option `meanwhile`. */
@@ -54,6 +55,14 @@ const insert = (tx: pg.PoolClient, vin: string, n: number): Promise<unknown> =>
 
 if (mode === 'single')
   receiver.on(
+    'data',
+    exactly('ledger', (event, _, tx) => insert(tx, event.vin, Number(event.data.Odometer))),
+  )
+else if (mode === 'branch')
+  branch(
+    receiver.on('data', () => {}),
+    { name: 'crm', retry },
+  ).on(
     'data',
     exactly('ledger', (event, _, tx) => insert(tx, event.vin, Number(event.data.Odometer))),
   )

@@ -48,47 +48,70 @@ const pages = async function* (page: readonly Waiting[]): AsyncGenerator<readonl
   yield page
 }
 
-/** One side of an inbox as if nobody shared it: what is put is there, and what waits comes with `open`. */
-function alone(
-  inbox: Inbox,
-  got: Waiting[],
-  { schema }: Process,
-  number: () => Promise<number>,
-  also?: InboxHost,
-): Inbox {
-  const db = new Database(scene.pool, schema, systemClock)
-  const tables = async (): Promise<Tables> => new Tables(schema, await number())
-  const store = async (): Promise<Store> => {
+/** One side of an inbox: what was handed over of it, and its tables. */
+class Side {
+  readonly got: Waiting[] = []
+  readonly #schema: string
+  readonly #number: () => Promise<number>
+
+  constructor(schema: string, number: () => Promise<number>) {
+    this.#schema = schema
+    this.#number = number
+  }
+
+  async tables(): Promise<Tables> {
+    return new Tables(this.#schema, await this.#number())
+  }
+
+  async store(): Promise<Store> {
+    const db = new Database(scene.pool, this.#schema, systemClock)
     const { keepForMs } = kept
-    return new Store(db, systemClock, { keepForMs, deadForMs: keepForMs, confirmMs: 10_000 }, undefined, await tables())
+    return new Store(
+      db,
+      systemClock,
+      { keepForMs, deadForMs: keepForMs, confirmMs: 10_000 },
+      undefined,
+      await this.tables(),
+    )
   }
-  const hasAll = async (ids: readonly string[]): Promise<void> => {
-    await vi.waitFor(() => expect(got.map((each) => each.id)).toEqual(expect.arrayContaining([...ids])), 20_000)
+
+  async has(ids: readonly string[]): Promise<void> {
+    await vi.waitFor(() => expect(this.got.map((each) => each.id)).toEqual(expect.arrayContaining([...ids])))
   }
+
+  /** Resolves when all that waits was handed over, and a reader that no process has is gone. */
+  async isThere(): Promise<void> {
+    await vi.waitFor(async () => {
+      const { rows } = await scene.pool.query(`SELECT id FROM ${(await this.tables()).waiting} ORDER BY seq`)
+      expect(this.got.map((each) => each.id)).toEqual(rows.map(({ id }) => id))
+    })
+    const isNoted = `SELECT FROM ${this.#schema}.branch WHERE used_at = 0 AND gone_at IS NULL`
+    await vi.waitFor(async () => expect((await scene.pool.query(isNoted)).rowCount).toBe(0))
+  }
+
+  readonly archive: NonNullable<Inbox['archive']> = {
+    list: async (what, which) => (await this.store()).list(what, which),
+    revive: async (id) => {
+      if ((await (await this.store()).replay([id])) === 0) return undefined
+      await vi.waitFor(() => expect(this.got.filter((each) => each.id === id)).toHaveLength(2))
+      return this.got.find((each) => each.id === id)
+    },
+    discard: async (id) => (await (await this.store()).discard([id])) === 1,
+  }
+}
+
+/** An inbox as if nobody shared it: what is put is there, and what waits comes with `open`. */
+function alone(inbox: Inbox, side: Side, isFront: boolean): Inbox {
   const own: Partial<Inbox> = {
+    archive: side.archive,
     async open(options) {
       const opened = await inbox.open(options)
-      await vi.waitFor(async () => {
-        const { rows } = await scene.pool.query(`SELECT id FROM ${(await tables()).waiting} ORDER BY seq`)
-        expect(got.map((each) => each.id)).toEqual(rows.map(({ id }) => id))
-      }, 20_000)
-      // A reader that no process has is gone by now.
-      const isNoted = `SELECT FROM ${schema}.branch WHERE used_at = 0 AND gone_at IS NULL`
-      await vi.waitFor(async () => expect((await scene.pool.query(isNoted)).rowCount).toBe(0), 20_000)
-      return { ...opened, waiting: pages(got.splice(0)) }
+      await side.isThere()
+      return { ...opened, waiting: pages(side.got.splice(0)) }
     },
     async put(messages, from) {
       await inbox.put(messages, from)
-      if (also === undefined) await hasAll(messages.map(({ id }) => id))
-    },
-    archive: {
-      list: async (what, which) => (await store()).list(what, which),
-      async revive(id) {
-        if ((await (await store()).replay([id])) === 0) return undefined
-        await vi.waitFor(() => expect(got.filter((each) => each.id === id)).toHaveLength(2), 20_000)
-        return got.find((each) => each.id === id)
-      },
-      discard: async (id) => (await (await store()).discard([id])) === 1,
+      if (isFront) await side.has(messages.map(({ id }) => id))
     },
   }
   return new Proxy(inbox, {
@@ -109,18 +132,18 @@ const noting =
 
 function inboxOn(process: Process, settings: InboxHost): Inbox {
   const create = postgresInbox({ db: process, schema: process.schema, leaseMs: 3_000, idleMs: 20, ...kept })
-  const got: Waiting[] = []
-  const inbox = create({ ...settings, on: noting(got, settings) })
+  const side = new Side(process.schema, async () => 0)
+  const inbox = create({ ...settings, on: noting(side.got, settings) })
   const { reader } = inbox
-  const front = alone(inbox, got, process, async () => 0)
+  const front = alone(inbox, side, true)
   if (reader === undefined) return front
   const of: Inbox['reader'] = (name, own) => {
-    const its: Waiting[] = []
     const number = async (): Promise<number> =>
       Number(
         (await scene.pool.query(`SELECT number FROM ${process.schema}.branch WHERE name = $1`, [name])).rows[0]?.number,
       )
-    return alone(reader(name, { ...own, on: noting(its, own) }), its, process, number, own)
+    const its = new Side(process.schema, number)
+    return alone(reader(name, { ...own, on: noting(its.got, own) }), its, false)
   }
   return new Proxy(front, { get: (target, name) => (name === 'reader' ? of : Reflect.get(target, name)) })
 }

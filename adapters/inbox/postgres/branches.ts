@@ -23,7 +23,7 @@ export async function readersIn(db: Database): Promise<readonly KnownReader[]> {
   ]
 }
 
-/** A condition: new messages are for the branch `b`. Nobody has had one that was removed since. */
+/** A condition: new messages are for the branch `b`, because it was not removed. */
 export const isUsed = '(b.gone_at IS NULL OR b.gone_at <= b.used_at)'
 
 /** How long a receiver without a sign of life counts as alive, in milliseconds. */
@@ -65,7 +65,7 @@ async function tooMany(db: Database, name: string): Promise<FleethookError> {
   return new FleethookError(
     'inbox_unsupported',
     `The schema ${db.schema} has no room for the branch ${name}: ${readers.flatMap(({ branch }) => branch ?? []).join(', ')} read it.`,
-    { hint: 'Delete one that was removed: fleethook branch drop <name> --database <url>.' },
+    { hint: 'Delete a branch that you removed: fleethook branch drop <name> --database <url>.' },
   )
 }
 
@@ -118,6 +118,18 @@ async function countsOf(db: Database, { waiting, dead }: Tables): Promise<Branch
   (SELECT count(*) FROM ${dead})::int AS dead`,
   )
   return { messages: Number(row?.['messages']), deadLetters: Number(row?.['dead']) }
+}
+
+/** Rejects with a FleethookError while a process uses the tables: it would go on with the branch that it knows. */
+export async function checkStopped(db: Database): Promise<void> {
+  const [row] = await db.run(
+    `SELECT (EXISTS (SELECT FROM ${db.schema}.process WHERE until > clock_timestamp())
+  OR EXISTS (SELECT FROM ${db.schema}.receiver WHERE NOT closed AND seen_at > ${serverMs} - ${silentMs}))::text AS used`,
+  )
+  if (row?.['used'] !== 'true') return
+  throw new FleethookError('inbox_locked', `A process uses the tables in the schema ${db.schema}.`, {
+    hint: 'Stop all receivers and handling processes of this schema first. One that was killed counts for 15 seconds.',
+  })
 }
 
 /** Deletes what a branch still has to do. Messages that no other reader needs are settled then. */

@@ -1,4 +1,4 @@
-import { type Clock, type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
+import { type Timer, elapsedMs, pause, resolvedOr } from '../../../src/base/clock.ts'
 import type { LastFailure } from '../../../src/observe/stats.ts'
 import type { StoredVehicle } from '../../../src/inbox/vehicle-store.ts'
 import { type Database, isAboutRows, isLocked, rowError } from './client.ts'
@@ -57,7 +57,6 @@ const tellAfterMs = 5_000
 export class Endings {
   readonly #db: Database
   readonly #tables: Tables
-  readonly #clock: Clock
   readonly #me: () => string
   readonly #on: On
   readonly #settled = new Map<string, Ending>()
@@ -77,7 +76,6 @@ export class Endings {
   constructor(db: Database, tables: Tables, me: () => string, on: On) {
     this.#db = db
     this.#tables = tables
-    this.#clock = db.clock
     this.#me = me
     this.#on = on
   }
@@ -99,15 +97,15 @@ export class Endings {
    * statement that has just failed can still hold a lock: Postgres reports the error before it releases the lock.
    */
   async flush(withinMs: number): Promise<boolean> {
-    const untilMs = elapsedMs(this.#clock) + withinMs
+    const untilMs = elapsedMs(this.#db.clock) + withinMs
     const waiting = new Set(this.#waiting())
     const isLeft = (): boolean =>
       !this.#isClosed && this.#waiting().some((one) => waiting.has(one) && this.#deferredMs(one) < patientMs)
     while (isLeft()) {
-      const leftMs = untilMs - elapsedMs(this.#clock)
+      const leftMs = untilMs - elapsedMs(this.#db.clock)
       if (leftMs <= 0) return false
-      await resolvedOr(this.#written(), this.#clock, leftMs)
-      if (isLeft() && this.#later.size > 0) await pause(this.#clock, Math.min(leftMs, pauseMs / 5))
+      await resolvedOr(this.#written(), this.#db.clock, leftMs)
+      if (isLeft() && this.#later.size > 0) await pause(this.#db.clock, Math.min(leftMs, pauseMs / 5))
     }
     return true
   }
@@ -119,7 +117,7 @@ export class Endings {
   /** How long it could not be written, in milliseconds. */
   #deferredMs({ seq }: Place): number {
     const deferred = this.#later.get(seq) ?? this.#before.get(seq)
-    return deferred === undefined ? 0 : elapsedMs(this.#clock) - deferred.sinceMs
+    return deferred === undefined ? 0 : elapsedMs(this.#db.clock) - deferred.sinceMs
   }
 
   async #written(): Promise<void> {
@@ -169,7 +167,7 @@ export class Endings {
         this.#release(this.#rounds)
       } catch (error) {
         this.#on.failed(error)
-        await pause(this.#clock, pauseMs)
+        await pause(this.#db.clock, pauseMs)
       }
     }
     this.#isWriting = false
@@ -278,16 +276,16 @@ ${lockedSql(this.#tables, '$3')}`,
 
   /** These come later, and others do not wait for them. Says so when somebody has them locked for long. */
   #defer(rows: readonly { readonly seq?: unknown }[], isLocked: boolean): void {
-    const now = elapsedMs(this.#clock)
+    const now = elapsedMs(this.#db.clock)
     for (const { seq } of rows)
       this.#later.set(String(seq), { sinceMs: this.#before.get(String(seq))?.sinceMs ?? now, isLocked })
     if (rows.length === 0 || this.#again !== undefined) return
-    this.#again = this.#clock.after(pauseMs, () => {
+    this.#again = this.#db.clock.after(pauseMs, () => {
       this.#again = undefined
       this.#before = this.#later
       this.#later = new Map()
       const locked = [...this.#before.values()].filter((deferred) => deferred.isLocked)
-      const forMs = elapsedMs(this.#clock) - Math.min(...locked.map(({ sinceMs }) => sinceMs))
+      const forMs = elapsedMs(this.#db.clock) - Math.min(...locked.map(({ sinceMs }) => sinceMs))
       if (forMs >= tellAfterMs) this.#on.locked(locked.length, Math.round(forMs))
       void this.#write()
     })

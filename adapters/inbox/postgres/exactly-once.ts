@@ -80,11 +80,11 @@ export function exactlyOnceIn<Transaction>(
   }
 
   const has: HasMark = async (mark, { id }) => {
-    const { db, handOf } = marks()
+    const inbox = marks()
     const [name, branch] = partsOf(mark)
-    const hand = handOf(branch)
+    const hand = inbox.handOf(branch)
     const place = hand?.placeOf(id)
-    return hand !== undefined && place !== undefined && areThere(db, hand.tables, name, [place])
+    return hand !== undefined && place !== undefined && areThere(inbox.db, hand.tables, name, [place])
   }
 
   return onceHandlers('exactlyOnce', names, once, has)

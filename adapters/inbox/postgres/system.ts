@@ -4,20 +4,12 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type { Inbox, InboxMessage, InboxHost } from '../../../src/inbox/inbox.ts'
 import type { VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
-import type { Backlog, Failing, InboxStats, UnopenedInbox } from '../../../src/observe/stats.ts'
+import type { Backlog, Failing, InboxStats } from '../../../src/observe/stats.ts'
 import type { BranchGap, SharedSystem } from '../shared-inbox.ts'
 import type { Signs } from '../signs-of-life.ts'
 import { PostgresBranch } from './branch.ts'
-import {
-  type AddedBranch,
-  addBranch,
-  branchesGoneBefore,
-  dropBranch,
-  leftBranches,
-  noteGone,
-  noteUsed,
-} from './branches.ts'
-import { Database, databaseError, despiteCuts, isFinal, stateOf } from './client.ts'
+import { BranchesHere } from './branches-here.ts'
+import { Database, databaseError, despiteCuts, isFinal } from './client.ts'
 import { eraseVehicle } from './erasing.ts'
 import type { Hand, Marks } from './exactly-once.ts'
 import { declaredBy } from './handling.ts'
@@ -33,17 +25,12 @@ import type { ServerClock } from './server-clock.ts'
 import { receiver, Tables } from './tables.ts'
 import { Writer } from './writer.ts'
 
-/** After this time without a process that has it, new messages are not for a branch, in milliseconds. */
-const unusedMs = 5 * 60_000
-
 /** A Postgres that several processes share. */
 export class PostgresSystem implements SharedSystem, Marks {
   readonly durability = 'database'
   readonly name = 'Postgres'
-  readonly operator: Asked
   readonly db: Database
   readonly clock: Clock
-  readonly vehicles: VehicleStore | undefined
   readonly #settings: PostgresSettings
   readonly #inbox: InboxHost
   readonly #id: string = randomUUID()
@@ -52,10 +39,7 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly #partitions: Partitions
   readonly #places: Places
   readonly #writer: Writer
-  /** The branches of this process, by name. */
-  readonly #branches = new Map<string, { readonly inbox: PostgresBranch; added: AddedBranch | undefined }>()
-  /** What waits for branches that this process does not have. */
-  #unopened: readonly UnopenedInbox[] = []
+  readonly #branches: BranchesHere
 
   constructor(settings: PostgresSettings, inbox: InboxHost, clock: ServerClock) {
     const { log } = inbox
@@ -75,20 +59,27 @@ export class PostgresSystem implements SharedSystem, Marks {
       me: this.#id,
       local: clock.local,
       log,
-      declared: () => this.#declared(),
+      declared: () => [...declaredBy(inbox.handlers?.() ?? []), ...this.#branches.declared].toSorted(),
     })
     this.#places = this.#placesOf(inbox, new Tables(settings.schema, receiver))
-    this.vehicles = this.#places.vehicles
-    this.operator = this.#places.operator
-    this.#writer = this.#writerOf(this.#places, () => [...this.#branches.values()].map((branch) => branch.inbox))
-    this.#places.rows.others = () => [...this.#branches.values()].map((branch) => branch.inbox.places.rows)
+    this.#writer = this.#writerOf(this.#places, () => this.#branches.all)
+    this.#branches = new BranchesHere({ db: this.db, log, deadForMs: settings.deadForMs, writer: this.#writer })
+    this.#places.rows.others = () => this.#branches.all.map(({ places }) => places.rows)
   }
 
   async connect(): Promise<void> {
     await despiteCuts(() => checkServer(this.db, this.#settings.allowWeak))
-    for (const name of this.#branches.keys()) await despiteCuts(() => this.#add(name))
-    if (this.#settings.role !== 'receive') await this.#tellLeft()
+    await despiteCuts(() => this.#branches.addAll())
+    if (this.#settings.role !== 'receive') await this.#branches.tellLeft()
     void this.#places.watch.start()
+  }
+
+  get vehicles(): VehicleStore | undefined {
+    return this.#places.vehicles
+  }
+
+  get operator(): Asked {
+    return this.#places.operator
   }
 
   mayPass(error: unknown): boolean {
@@ -111,8 +102,9 @@ export class PostgresSystem implements SharedSystem, Marks {
     return signsIn(this.db, this.#id)
   }
 
-  readonly handOf = (branch: string | undefined): Hand | undefined =>
-    branch === undefined ? this.#places : this.#branches.get(branch)?.inbox.places
+  handOf(branch: string | undefined): Hand | undefined {
+    return branch === undefined ? this.#places : this.#branches.get(branch)?.places
+  }
 
   /** Order is kept over all vehicles: the event of a gap of all of them goes in front of the messages that follow it. */
   wayOf(): number {
@@ -128,7 +120,9 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   read(): Reader {
-    return this.#places.read(this.#partitions, undefined, () => this.#tidyBranches())
+    return this.#places.read(this.#partitions, undefined, () =>
+      this.#branches.tidy(this.#partitions.isFirst, this.#clock.now()),
+    )
   }
 
   readonly reader = (
@@ -152,21 +146,21 @@ export class PostgresSystem implements SharedSystem, Marks {
       operator: operatedBy(places.operator),
       add: async () => {
         await connect()
-        return this.#branches.get(name)?.added ?? this.#add(name)
+        return this.#branches.add(name)
       },
     })
-    this.#branches.set(name, { inbox, added: undefined })
+    this.#branches.know(inbox)
     return inbox
   }
 
   openGapsOfBranches(): readonly BranchGap[] {
-    return [...this.#branches].flatMap(([branch, { inbox }]) =>
-      inbox.openGaps.map((gap) => Object.assign({ branch }, gap)),
+    return this.#branches.all.flatMap(({ name: branch, openGaps }) =>
+      openGaps.map((gap) => Object.assign({ branch }, gap)),
     )
   }
 
   adoptGap(gap: BranchGap): void {
-    this.#branches.get(gap.branch)?.inbox.adopt(gap)
+    this.#branches.get(gap.branch)?.adopt(gap)
   }
 
   refusing(): 'inbox_unavailable' | undefined {
@@ -175,15 +169,15 @@ export class PostgresSystem implements SharedSystem, Marks {
 
   /** Whether nothing waits in this process, for the receiver and its branches. */
   get isIdle(): boolean {
-    const readers = [this.#places, ...[...this.#branches.values()].map(({ inbox }) => inbox.places)]
+    const readers = [this.#places, ...this.#branches.all.map(({ places }) => places)]
     return readers.every(({ reader }) => reader?.isIdle !== false)
   }
 
   readonly forget: NonNullable<Inbox['forget']> = async (vin, dryRun) => {
     const erased = await eraseVehicle(this.db, vin, dryRun)
     if (dryRun) return erased
-    const branches = [...this.#branches.values()].filter(({ added }) => added !== undefined)
-    const all = [this.#places, ...branches.map(({ inbox }) => inbox.places)]
+    const branches = this.#branches.all.filter(({ tables }) => tables.number !== undefined)
+    const all = [this.#places, ...branches.map(({ places }) => places)]
     for (const { reader } of all) reader?.letGoOf(vin)
     // Another process may have its state in memory, and may have written it again with a message that ended during the deletion.
     for (const { rows } of all) await rows.forget(vin)
@@ -211,13 +205,13 @@ export class PostgresSystem implements SharedSystem, Marks {
       ...reader?.figures,
       purged: reader?.purged ?? 0,
       oldestWaitingMs: reader?.oldestMs(),
-      unopened: this.#unopened,
+      unopened: this.#branches.left,
     }
   }
 
   /** Branches read with the connection of their receiver. */
   async readersClosed(): Promise<void> {
-    await Promise.all([...this.#branches.values()].map(({ inbox }) => inbox.whenClosed))
+    for (const { whenClosed } of this.#branches.all) await whenClosed
   }
 
   async close(): Promise<void> {
@@ -241,55 +235,5 @@ export class PostgresSystem implements SharedSystem, Marks {
       followers,
       committed: () => places.reader?.lookNow(),
     })
-  }
-
-  /** A process that lacks a branch of another one handles nothing: it would settle messages of the branch without its handlers. */
-  #declared(): readonly string[] {
-    const { handlers = () => [] } = this.#inbox
-    const ofBranches = [...this.#branches].flatMap(([name, { inbox }]) => [
-      `branch ${name}`,
-      ...declaredBy(inbox.handlers()).map((one) => `branch ${name} ${one}`),
-    ])
-    return [...declaredBy(handlers()), ...ofBranches].toSorted()
-  }
-
-  /** Gives a branch its places. `undefined`: not yet. */
-  async #add(name: string): Promise<AddedBranch | undefined> {
-    const branch = this.#branches.get(name)
-    if (branch === undefined) return undefined
-    // Two processes may add two branches at once, and one of them finds the number of the other.
-    for (let tries = 0; branch.added === undefined; tries += 1)
-      try {
-        branch.added = await addBranch(this.db, name)
-        break
-      } catch (error) {
-        if (tries >= 9 || stateOf(error) !== '23505') throw error
-      }
-    if (branch.added !== undefined) this.#writer.knows(branch.added.number)
-    return branch.added
-  }
-
-  async #tellLeft(): Promise<void> {
-    const { log } = this.#inbox
-    this.#unopened = await leftBranches(this.db, [...this.#branches.keys()])
-    for (const { path, branch, messages, deadLetters } of this.#unopened)
-      log.warn(
-        // What to do: Add the branch again, give what waits to another name with `fleethook branch rename`, or delete it with `fleethook branch drop`.
-        `${messages} messages and ${deadLetters} dead letters wait for the branch ${String(branch)}, which the receiver of ${path} does not have`,
-      )
-  }
-
-  async #tidyBranches(): Promise<void> {
-    const names = [...this.#branches].flatMap(([name, { added }]) => (added === undefined ? [] : [name]))
-    const { log } = this.#inbox
-    await noteUsed(this.db, names)
-    // One process is enough, and one that handles nothing does not know.
-    if (!this.#partitions.isFirst) return
-    for (const branch of await noteGone(this.db, names, unusedMs))
-      // What to do: Normal when you removed it. Messages wait until it is back, and a `gap` (`stopped`) then says since when it gets no new ones.
-      log.warn('no process has this branch any more, so new messages are not for it', { branch })
-    for (const branch of await branchesGoneBefore(this.db, this.#clock.now() - this.#settings.deadForMs))
-      // What to do: Nothing. No process had it for as long as dead letters are kept.
-      log.warn('what waited for a removed branch was dropped', { branch, ...(await dropBranch(this.db, branch)) })
   }
 }

@@ -33,7 +33,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   flush: () => Promise<void> = async () => {}
   /** Called when a vehicle could not be forgotten. */
   failed: (error: unknown) => void = () => {}
-  /** For the rows of the receiver: those of its branches in this process. Another process that erases a vehicle tells all of them by one notice. */
+  /** The rows of the branches in this process, for the receiver: one notice erases a vehicle in all of them. */
   others: () => readonly VehicleRows[] = () => []
   readonly #db: Database
   readonly #tables: Tables

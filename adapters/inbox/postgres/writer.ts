@@ -24,7 +24,7 @@ export interface Follower {
   readonly tables: Tables
   /** The places in the list of the messages for which it has no room. */
   full(messages: readonly InboxMessage[]): readonly number[]
-  /** They are committed, without places for those that were `full`. */
+  /** The messages are committed. Those in `full` have no place. */
   stored(messages: readonly InboxMessage[], full: readonly number[]): void
 }
 
