@@ -28,13 +28,13 @@ interface HereParts {
   readonly writer: Writer
 }
 
-/** The branches of this process, and what becomes of those that no process has any more. */
+/** The branches of this process, and what becomes of removed branches. */
 export class BranchesHere {
   /** What waits for branches that this process does not have. */
   left: readonly UnopenedInbox[] = []
   readonly #parts: HereParts
   readonly #byName = new Map<string, PostgresBranch>()
-  /** Those that have places. */
+  /** The branches with places, by name. */
   readonly #added = new Map<string, AddedBranch>()
 
   constructor(parts: HereParts) {

@@ -128,7 +128,7 @@ export async function checkStopped(db: Database): Promise<void> {
   )
   if (row?.['used'] !== 'true') return
   throw new FleethookError('inbox_locked', `A process uses the tables in the schema ${db.schema}.`, {
-    hint: 'Stop all receivers and handling processes of this schema first. One that was killed counts for 15 seconds.',
+    hint: 'Stop all receivers and handling processes of this schema first. A killed process counts for 15 seconds.',
   })
 }
 

@@ -41,7 +41,7 @@ interface ReaderOptions {
   readonly partitions: Partitions
   /** For a branch. */
   readonly room?: Room | undefined
-  /** What else is tidied every minute. */
+  /** What else is tidied: every minute, and at once when this process gets partitions. */
   readonly beside?: (() => Promise<void>) | undefined
 }
 
@@ -149,6 +149,10 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
         await vehicles.followMoves()
         return movedMs
       }),
+      this.repeat('what was removed could not be found', async () => {
+        await this.#options.beside?.()
+        return this.parts.size > 0 ? tidyMs : movedMs
+      }),
       this.repeat('old messages could not be deleted', async () => {
         await this.#tidy()
         if (tables.number === receiver) {
@@ -162,7 +166,7 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
 
   /** Deletes what is too old. What nobody handled is a gap, and that is stored first: a crash reports it twice rather than never. */
   async #tidy(): Promise<void> {
-    const { store, inbox, partitions, tables, beside } = this.#options
+    const { store, inbox, partitions, tables } = this.#options
     // One process is enough.
     const old = partitions.isFirst ? await store.expired() : []
     if (old.length > 0) {
@@ -176,9 +180,8 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
         if (deadLetters > 0) this.say.warn('dead letters were deleted: their retention is over', { deadLetters })
       }
     }
-    await beside?.()
-    await store.tidyNotices()
     if (tables.number === receiver) this.purged += await store.tidy()
+    else await store.tidyNotices()
   }
 
   async #areReported(reason: GapReason): Promise<boolean> {
@@ -313,7 +316,7 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
     await this.#options.partitions.quit(this)
   }
 
-  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
+  // What to do about `what became of messages could not be written yet`, `old messages could not be deleted`, `what was removed could not be found`, `timers of vehicles could not be read`, `a vehicle could not be forgotten yet`, `messages could not be read`: The
   // inbox tries again. If the process ends before that, messages are handled again.
   protected failed(what: string, error: unknown): void {
     const { code, message } = databaseError(error)

@@ -79,10 +79,7 @@ END IF; END $update$`,
 ALTER TABLE ${schema}.meta ADD COLUMN oldest int;
 END IF; END $update$`,
     ...viewStatements(schema),
-    // The branches that read the inbox. A branch that was removed has `gone_at` after `used_at`.
-    `CREATE TABLE IF NOT EXISTS ${schema}.branch (
-  number smallint PRIMARY KEY, name text NOT NULL UNIQUE, used_at bigint NOT NULL, gone_at bigint)`,
-    branchTables(schema),
+    ...branchStatements(schema),
     `INSERT INTO ${schema}.part (part) SELECT generate_series(0, ${partitions - 1}) ON CONFLICT DO NOTHING`,
     `INSERT INTO ${schema}.meta (version, oldest) SELECT ${schemaVersion}, ${oldestVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.meta)`,
     `UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE version = ${schemaVersion} AND (oldest IS NULL OR oldest < ${oldestVersion})`,
@@ -96,7 +93,7 @@ const storageOf = {
 } as const
 
 /** Each branch has the tables of the receiver once more. They are there before it is: a process that runs creates no tables. */
-function branchTables(schema: string): string {
+function branchStatements(schema: string): readonly string[] {
   const like = (table: string, storage = ''): string =>
     `EXECUTE 'CREATE TABLE ${schema}.branch_' || n || '_${table} (LIKE ${schema}.${table} INCLUDING ALL)${storage}'`
   const create = [
@@ -105,9 +102,14 @@ function branchTables(schema: string): string {
     like('vehicle', ` WITH (${storageOf.vehicle})`),
     like('notice'),
   ]
-  return `DO $branches$ BEGIN FOR n IN 1..${mostBranches} LOOP IF to_regclass('${schema}.branch_' || n || '_notice') IS NULL THEN
+  return [
+    // The branches that read the inbox. A branch that was removed has `gone_at` after `used_at`.
+    `CREATE TABLE IF NOT EXISTS ${schema}.branch (
+  number smallint PRIMARY KEY, name text NOT NULL UNIQUE, used_at bigint NOT NULL, gone_at bigint)`,
+    `DO $branches$ BEGIN FOR n IN 1..${mostBranches} LOOP IF to_regclass('${schema}.branch_' || n || '_notice') IS NULL THEN
 ${create.join(';\n')};
-END IF; END LOOP; END $branches$`
+END IF; END LOOP; END $branches$`,
+  ]
 }
 
 /** What tables of an older version lack. Each statement also fits tables that have it already. */

@@ -25,6 +25,9 @@ const columns = [
   .map((name) => `n.${name}`)
   .join(', ')
 
+/** `undefined`: reading has to begin again. */
+type Found = readonly Row[] | undefined
+
 /** A read of more rows than one statement returns. */
 interface Paging {
   /** The snapshot of the first page. */
@@ -63,12 +66,7 @@ export class Position {
    * not show, because a lower `seq` can be committed after a higher one. `undefined`: the server has started again or lost its last
    * transactions, so reading has to begin again, because ids of transactions may repeat.
    */
-  async read(
-    db: Database,
-    parts: readonly number[],
-    noticesAfter: number,
-    { waiting, notice }: Tables = new Tables(db.schema, receiver),
-  ): Promise<readonly Row[] | undefined> {
+  async read(db: Database, parts: readonly number[], noticesAfter: number, tables?: Tables): Promise<Found> {
     const paging = this.#paging
     // A few rows of each partition, in the order of its index: the time of a page must not grow with the number of messages that wait. A limit that
     // the planner does not know makes it use that index, also while the table has no statistics.
@@ -85,7 +83,7 @@ export class Position {
       if (this.#seen !== undefined) where += ` AND NOT pg_visible_in_snapshot(w.xid, ${bind(this.#seen)}::pg_snapshot)`
       if (paging !== undefined) where += ` AND pg_visible_in_snapshot(w.xid, ${bind(paging.snapshot)}::pg_snapshot)`
     }
-    const { schema } = db
+    const { schema, waiting, notice } = tables ?? new Tables(db.schema, receiver)
     const found = (condition: string): string =>
       `SELECT w.part, w.seq AS place, w.seq::text AS seq, w.attempts, w.not_before, w.deliveries, w.replayed::text AS replayed, w.replay, w.changed,
     w.failing_since, w.failed_by, w.error,

@@ -265,6 +265,7 @@ WHERE ${inPage} ORDER BY m.id DESC`,
       count += rows.length
       if (rows.length < tidyRows) break
     }
+    await this.tidyNotices()
     return count
   }
 
