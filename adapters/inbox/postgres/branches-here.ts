@@ -16,6 +16,8 @@ import type { Writer } from './writer.ts'
 
 /** After this time without a process that has it, new messages are not for a branch, in milliseconds. */
 const unusedMs = 5 * 60_000
+/** How often this process says that it has its branches, in milliseconds. */
+const usedEveryMs = 60_000
 /** Two processes may add two branches at once, and one of them finds that the number is taken. */
 const mostTries = 10
 const isTaken = (error: unknown): boolean => stateOf(error) === '23505'
@@ -33,6 +35,7 @@ export class BranchesHere {
   /** What waits for branches that this process does not have. */
   left: readonly UnopenedInbox[] = []
   readonly #parts: HereParts
+  #usedAtMs = -Infinity
   readonly #byName = new Map<string, PostgresBranch>()
   /** The branches with places, by name. */
   readonly #added = new Map<string, AddedBranch>()
@@ -90,11 +93,14 @@ export class BranchesHere {
       )
   }
 
-  /** Every minute. `isFirst`: this process does what one process is enough for, and it has all handlers of the others. */
+  /** Every minute, or more often. `isFirst`: this process does what one process is enough for, and it has all handlers of the others. */
   async tidy(isFirst: boolean, nowMs: number): Promise<void> {
     const { db, log, deadForMs } = this.#parts
     const names = [...this.#added.keys()]
-    await noteUsed(db, names)
+    if (nowMs - this.#usedAtMs >= usedEveryMs) {
+      await noteUsed(db, names)
+      this.#usedAtMs = nowMs
+    }
     if (!isFirst) return
     for (const branch of await noteGone(db, [...this.#byName.keys()], unusedMs))
       // What to do: Normal when you removed it. Messages wait until it is back, and a `gap` (`stopped`) then says since when it gets no new ones.

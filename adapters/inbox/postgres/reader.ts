@@ -41,7 +41,7 @@ interface ReaderOptions {
   readonly partitions: Partitions
   /** For a branch. */
   readonly room?: Room | undefined
-  /** What else is tidied: every minute, and at once when this process gets partitions. */
+  /** What else is tidied. */
   readonly beside?: (() => Promise<void>) | undefined
 }
 
@@ -78,6 +78,8 @@ const againMs = 30_000
 const flushMs = 10_000
 const tidyMs = 60_000
 const movedMs = 500
+/** How soon a process looks again that may become the one which does what one process is enough for, in milliseconds. */
+const besideMs = 5_000
 /** How long the deletion of dead letters waits for its gap, in milliseconds. */
 const reportedMs = 10_000
 
@@ -151,7 +153,7 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
       }),
       this.repeat('what was removed could not be found', async () => {
         await this.#options.beside?.()
-        return this.parts.size > 0 ? tidyMs : movedMs
+        return this.#options.partitions.isFirst ? tidyMs : besideMs
       }),
       this.repeat('old messages could not be deleted', async () => {
         await this.#tidy()
