@@ -32,7 +32,6 @@ export class PostgresSystem implements SharedSystem, Marks {
   readonly db: Database
   readonly clock: Clock
   readonly #settings: PostgresSettings
-  readonly #inbox: InboxHost
   readonly #id: string = randomUUID()
   readonly #clock: ServerClock
   readonly #promises: Promises
@@ -44,7 +43,6 @@ export class PostgresSystem implements SharedSystem, Marks {
   constructor(settings: PostgresSettings, inbox: InboxHost, clock: ServerClock) {
     const { log } = inbox
     this.#settings = settings
-    this.#inbox = inbox
     this.#clock = clock
     this.clock = inbox.clock
     this.#promises = new Promises(log, clock, settings.allowWeak)
