@@ -161,8 +161,16 @@ export class Endings {
       const settled = this.#next(this.#settled)
       if (this.#isClosed || tries.length + settled.length === 0) break
       try {
-        await this.#eachAlone(tries, this.#writeTries, this.#refuseTries)
-        await this.#eachAlone(settled, this.#writeSettled, this.#refuseSettled)
+        await this.#eachAlone(
+          tries,
+          (some) => this.#writeTries(some),
+          (one, error) => this.#refuseTries(one, error),
+        )
+        await this.#eachAlone(
+          settled,
+          (some) => this.#writeSettled(some),
+          (one, error) => this.#refuseSettled(one, error),
+        )
         this.#rounds += 1
         this.#release(this.#rounds)
       } catch (error) {
@@ -202,7 +210,7 @@ export class Endings {
     }
   }
 
-  readonly #writeTries = async (tries: readonly (Place & Tries)[]): Promise<void> => {
+  async #writeTries(tries: readonly (Place & Tries)[]): Promise<void> {
     const { schema, waiting } = this.#tables
     // Another process may have the partition by now, and its own counts. A row that the transaction of an abandoned attempt still locks
     // comes later: all others would wait for it.
@@ -237,7 +245,7 @@ UNION ALL SELECT g.seq::text, true::text FROM g JOIN ${schema}.part p ON p.part 
       if (!this.#later.has(one.seq) && this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
   }
 
-  readonly #writeSettled = async (settled: readonly Ending[]): Promise<void> => {
+  async #writeSettled(settled: readonly Ending[]): Promise<void> {
     // The newest state of each vehicle.
     const states = new Map<string, EndState>()
     for (const { seq, vehicle } of settled) if (vehicle !== undefined) states.set(vehicle.vin, [seq, vehicle])
@@ -258,7 +266,7 @@ ${lockedSql(this.#tables, '$3')}`,
     this.#on.deleted(written)
   }
 
-  readonly #refuseTries = (one: Place & Tries, error: unknown): void => {
+  #refuseTries(one: Place & Tries, error: unknown): void {
     if (isLocked(error)) this.#defer([one], true)
     else {
       if (this.#tries.get(one.seq) === one) this.#tries.delete(one.seq)
@@ -268,7 +276,7 @@ ${lockedSql(this.#tables, '$3')}`,
   }
 
   /** A state that is refused does not hold its message: the older state stays. */
-  readonly #refuseSettled = (one: Ending, error: unknown): void => {
+  #refuseSettled(one: Ending, error: unknown): void {
     if (!isLocked(error)) this.#on.failed(rowError(error))
     if (isLocked(error) || one.vehicle === undefined) this.#defer([one], isLocked(error))
     one.vehicle = isLocked(error) ? one.vehicle : undefined
