@@ -397,7 +397,7 @@ function factsOf({ settings: { secret }, intake }: HostedReceiver, moment: 'star
     moment === 'start'
       ? [
           ...(secret === false ? ['Requests need no secret: anybody can post.'] : []),
-          ...(intake.inbox.facts?.() ?? []),
+          ...(intake.inbox.describe?.() ?? []),
           ...unopenedFacts(unopened),
         ]
       : []

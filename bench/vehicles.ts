@@ -231,7 +231,7 @@ async function factsWeigh(): Promise<readonly number[]> {
   const inbox: InboxFactory = (settings) => {
     const made = memoryInbox()(settings)
     const close = async (): Promise<void> => {
-      characters = (await made.vehicles?.load(vinOf(5)))?.text().length ?? 0
+      characters = (await made.states?.load(vinOf(5)))?.text().length ?? 0
       await made.close()
     }
     return { ...made, close }

@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
 import type { InboxEvent, InboxGap } from '../../src/inbox/inbox.ts'
+import { readsNothing } from '../inbox/forwarding.ts'
 import { KafkaSystem } from '../inbox/kafka/system.ts'
 import { Meanwhile } from '../inbox/meanwhile.ts'
 import { Database } from '../inbox/postgres/client.ts'
@@ -66,12 +67,14 @@ async function moveToTopic(file: string, given: Cluster & Common): Promise<numbe
   /** They stay in the file, for the next receiver that has it. */
   const gaps: InboxGap[] = []
   const own = {
-    pendingMessages: undefined,
-    pendingBytes: undefined,
+    limits: { pendingMessages: undefined, pendingBytes: undefined },
+    read: readsNothing,
     clock: systemClock,
     log: logTo(process.stderr),
     on: (event: InboxEvent) => void (event.type === 'gap' && gaps.push(event.gap)),
-    openGaps: () => gaps.map((gap) => ({ ...gap, toMs: gap.toMs ?? Date.now(), missed: gap.missed ?? 0 })),
+    receiver: {
+      openGaps: () => gaps.map((gap) => ({ ...gap, toMs: gap.toMs ?? Date.now(), missed: gap.missed ?? 0 })),
+    },
   }
   const system = new KafkaSystem(settingsOf(given), own)
   const meanwhile = new Meanwhile(sqliteInbox({ path: file, waitMs: 0 }), own, system)

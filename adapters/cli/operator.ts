@@ -10,10 +10,12 @@ import { type ReadLimits, readWithin } from '../../src/base/read-within.ts'
 import type { Forgotten } from '../../src/observe/dead-letters.ts'
 import { Receipts } from '../../src/inbox/receipts.ts'
 import { failingOf } from '../../src/observe/stats.ts'
-import type { Inbox, ReadMessage } from '../../src/inbox/inbox.ts'
+import { archiveOf, type Inbox, type ReadMessage } from '../../src/inbox/inbox.ts'
+import { memoryVehicles } from '../../src/vehicles/recent.ts'
 import { createOperatorApp } from '../../src/operator/app.ts'
 import { readOptions } from '../../src/receiver/options.ts'
 import { createNormalizer } from '../../src/wire/normalizer.ts'
+import { readsNothing } from '../inbox/forwarding.ts'
 import { backlogOf, failingMessages } from '../inbox/postgres/backlog.ts'
 import { readersIn } from '../inbox/postgres/branches.ts'
 import { Database, databaseError, stateOf } from '../inbox/postgres/client.ts'
@@ -489,21 +491,21 @@ async function askStopped(path: string, { method, path: asked, body }: Asked): P
   const settings = readSqliteOptions({ path, waitMs: 0 })
   const file = new SqliteFile({ ...settings, isVisit: true })
   const inboxSettings = {
-    pendingMessages: undefined,
-    pendingBytes: undefined,
+    limits: { pendingMessages: undefined, pendingBytes: undefined },
+    read: readsNothing,
     clock: systemClock,
     log: logTo(process.stderr),
     on: nothing,
   }
-  const own = { ...inboxSettings, keepsVehicles: true }
+  const own = { ...inboxSettings, states: memoryVehicles }
   const inbox = new SqliteInbox(file, own, settings)
   const readers = branchesIn(path).map((name) => [name, inbox.reader(name, own)] as const)
   await inbox.open()
   for (const [, reader] of readers) await reader.open()
   try {
-    const replaysOf = ({ archive }: Inbox): ReturnType<typeof createReplays> =>
+    const replaysOf = (of: Inbox): ReturnType<typeof createReplays> =>
       createReplays({
-        archive,
+        archive: archiveOf(of),
         open: async () => {},
         read: rereading(),
         isDraining: () => false,

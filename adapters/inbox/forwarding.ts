@@ -21,7 +21,7 @@ type Refusing = 'inbox_full' | 'inbox_unavailable'
 /** An inbox that forwards messages to where they are kept and handled, and hands out nothing. */
 export abstract class ForwardingInbox implements Inbox {
   abstract readonly durability: Durability
-  readonly handsOut: 'shared' | 'elsewhere' = 'elsewhere'
+  readonly shared: NonNullable<Inbox['shared']> = { handsOut: 'elsewhere' }
   protected readonly clock: Clock
   #refused: { readonly error: Refusing; readonly atMs: number } | undefined
 

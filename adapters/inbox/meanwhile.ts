@@ -64,21 +64,20 @@ export class Meanwhile {
 
   constructor(create: InboxFactory, settings: InboxHost, server: Server) {
     const { clock, log } = settings
-    const { openGaps = () => [], notListeningMs = () => 0 } = settings
+    const { openGaps = () => [], notListeningMs = () => 0 } = settings.receiver ?? {}
     this.#settings = settings
     this.#server = server
     this.#path = create.file ?? ''
     this.#file = create({
-      pendingMessages: undefined,
-      pendingBytes: undefined,
       clock,
       log,
+      limits: { pendingMessages: undefined, pendingBytes: undefined },
+      read: settings.read,
       on: (event) => {
         if (event.type === 'waiting') this.#add(event.messages.filter(({ id }) => this.#window.includes(id)))
         else if (event.type !== 'gap' || !isStop(event.gap)) settings.on(event)
       },
-      openGaps,
-      notListeningMs,
+      receiver: { openGaps, notListeningMs },
     })
     const window = this.#file.window?.({
       clock,

@@ -93,10 +93,8 @@ const againMs = 1_000
  */
 export class SharedInbox extends ForwardingInbox {
   readonly durability: Durability
-  override readonly handsOut: 'shared' | 'elsewhere'
-  readonly takesNone: Refusal | undefined
-  readonly keepsOrder: boolean
-  readonly operator: Asked
+  override readonly shared: NonNullable<Inbox['shared']>
+  readonly archive: Asked
   readonly forget: Inbox['forget']
   readonly reader?: NonNullable<Inbox['reader']>
   readonly #role: Role
@@ -119,20 +117,25 @@ export class SharedInbox extends ForwardingInbox {
     this.durability = durability
     this.#meanwhile = meanwhile && new Meanwhile(meanwhile, settings, system)
     this.forget = system.forget && ((vin, dryRun) => this.#forget(vin, dryRun))
-    this.handsOut = role === 'receive' ? 'elsewhere' : 'shared'
-    this.takesNone = role === 'handle' ? handlesOnly : undefined
-    this.keepsOrder = system.vehicles !== undefined
+    const takesNone = role === 'handle' ? handlesOnly : undefined
+    this.shared = {
+      handsOut: role === 'receive' ? 'elsewhere' : 'shared',
+      takesNone,
+      keepsOrder: system.vehicles !== undefined,
+      isStillHeld: (id) => this.#read.isStillHeld(id),
+      finish: (withinMs, breakOff) => this.#reader?.finish(withinMs, breakOff) ?? breakOff(),
+    }
     // An operator may ask before the first message arrives, so each call connects first.
     const { failing = role === 'receive' ? notKnown : undefined } = operator
     const connect = (): Promise<unknown> => this.#connect()
-    this.operator = askedAfter(connect, operator, failing)
+    this.archive = askedAfter(connect, operator, failing)
     const { reader } = system
     if (reader !== undefined)
       this.reader = (name, own) =>
         reader(
           name,
           own,
-          this.takesNone,
+          takesNone,
           () => this.#connect(),
           (asked) => askedAfter(connect, asked, asked.failing),
         )
@@ -163,7 +166,7 @@ export class SharedInbox extends ForwardingInbox {
     return this.#isConnected ? this.#system.put(messages) : this.#connect().then(() => this.#system.put(messages))
   }
 
-  get vehicles(): VehicleStore | undefined {
+  get states(): VehicleStore | undefined {
     return this.#system.vehicles
   }
 
@@ -177,10 +180,6 @@ export class SharedInbox extends ForwardingInbox {
     return this.#read.claim(id)
   }
 
-  isStillHeld(id: string): Promise<boolean> {
-    return this.#read.isStillHeld(id)
-  }
-
   override settle(id: string, outcome?: Outcome): Settled | Promise<Settled> {
     return this.#read.settle(id, outcome)
   }
@@ -189,15 +188,12 @@ export class SharedInbox extends ForwardingInbox {
     return this.#reader?.usage() ?? super.usage()
   }
 
-  stats(): InboxStats {
-    return { ...this.#system.figures(), meanwhile: this.#meanwhile?.stats() }
+  stats(): ReturnType<NonNullable<Inbox['stats']>> {
+    const all = { backlog: this.#system.backlog(), failing: this.#system.failing?.() }
+    return { ...this.#system.figures(), meanwhile: this.#meanwhile?.stats(), ...all }
   }
 
-  overall(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined } {
-    return { backlog: this.#system.backlog(), failing: this.#system.failing?.() }
-  }
-
-  facts(): readonly string[] {
+  describe(): readonly string[] {
     const own = {
       both: [],
       handle: ['This process only runs handlers: it takes no messages.'],
@@ -205,11 +201,6 @@ export class SharedInbox extends ForwardingInbox {
     }
     const kept = this.#meanwhile === undefined ? [] : [whileAway(this.#system.name)]
     return [...own[this.#role], ...this.#system.facts(), ...kept]
-  }
-
-  async finish(withinMs: number, breakOff: () => Promise<void>): Promise<void> {
-    if (this.#reader === undefined) await breakOff()
-    else await this.#reader.finish(withinMs, breakOff)
   }
 
   override async close(stoppedAtMs?: number): Promise<void> {
@@ -277,7 +268,7 @@ export class SharedInbox extends ForwardingInbox {
 
   /** `earlier`: when no receiver with this file listened. `sinceMs`: since when this one listens. */
   #live(earlier: readonly InboxGap[], sinceMs: number, listeningWasKept: boolean, onAccounted: () => void): void {
-    const { clock, log, openGaps = () => [], notListeningMs = () => 0 } = this.#settings
+    const { clock, log, receiver: { openGaps = () => [], notListeningMs = () => 0 } = {} } = this.#settings
     const system = this.#system
     this.#life = new Life({
       clock,

@@ -69,8 +69,8 @@ export abstract class SharedReader<Found extends Unsettled<PartitionOf<Found>>> 
   constructor({ inbox }: SharedReaderOptions) {
     this.clock = inbox.clock
     this.say = throttled(inbox.log, inbox.clock)
-    this.mostMessages = inbox.pendingMessages ?? defaultMessages
-    this.mostBytes = inbox.pendingBytes ?? defaultBytes
+    this.mostMessages = inbox.limits.pendingMessages ?? defaultMessages
+    this.mostBytes = inbox.limits.pendingBytes ?? defaultBytes
   }
 
   abstract open(): Promise<void>

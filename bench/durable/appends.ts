@@ -7,6 +7,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { readsNothing } from '../../adapters/inbox/forwarding.ts'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import type { Inbox } from '../../src/extend.ts'
@@ -46,8 +47,8 @@ function rawStore(name: string): Store {
 
 async function sqliteStore(name: string, thread: boolean): Promise<Store> {
   const inbox: Inbox = sqliteInbox({ path: join(folder, name), thread })({
-    pendingMessages: undefined,
-    pendingBytes: undefined,
+    limits: { pendingMessages: undefined, pendingBytes: undefined },
+    read: readsNothing,
     clock: systemClock,
     log: { debug: silent, info: silent, warn: console.warn, error: console.error },
     on(event) {

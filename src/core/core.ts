@@ -359,7 +359,7 @@ export class Core {
 
   /** The claim of a message that waited since the inbox handed it out. `undefined`: another process has the message now. */
   #stillOurs(id: string, claim: Claim): Claim | undefined | Promise<Claim | undefined> {
-    return this.options.inbox.isStillHeld?.(id).then((isOurs) => (isOurs ? claim : undefined)) ?? claim
+    return this.options.inbox.shared?.isStillHeld?.(id).then((isOurs) => (isOurs ? claim : undefined)) ?? claim
   }
 
   /** The inbox has handed the message out. It is given up if nobody can read it. */
@@ -537,7 +537,8 @@ export class Core {
     const { handler } = batch
     const begun = batch.begin()
     // Other processes can take messages over until the handler runs.
-    const held = inbox.isStillHeld && (await Promise.allSettled(begun.map(async ({ id }) => inbox.isStillHeld?.(id))))
+    const { isStillHeld } = inbox.shared ?? {}
+    const held = isStillHeld && (await Promise.allSettled(begun.map(async ({ id }) => isStillHeld(id))))
     const attempts: Attempt[] = []
     // A message that does not run now keeps the messages of its vehicle that gathered behind it.
     const kept = new Set<string>()
@@ -545,7 +546,7 @@ export class Core {
       if (!batch.has(message)) continue
       const answer = held?.[place]
       const breaker = this.breakers.get(handler)
-      if (answer?.status === 'fulfilled' && answer.value === false) this.#endTurn(message, 'over')
+      if (answer?.status === 'fulfilled' && !answer.value) this.#endTurn(message, 'over')
       else if (kept.has(message.lane)) this.#endTurn(message, 'wait')
       else if (answer?.status === 'rejected') {
         kept.add(message.lane)
@@ -919,10 +920,12 @@ export class Core {
 
   #takeBack({ id }: Message): void {
     const { inbox, reports, log } = this.options
-    void inbox.archive?.discard(id).then((isGone) => {
-      // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
-      if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
-    }, reports.inboxFailed)
+    const { archive } = inbox
+    if (archive && 'discard' in archive)
+      void archive.discard(id).then((isGone) => {
+        // What to do: Nothing is missing or written twice. If it happens often, raise `timeoutMs`.
+        if (isGone) log.warn('a handler was done after its time limit, so its dead letter is gone', { delivery: id })
+      }, reports.inboxFailed)
   }
 
   /** A message needs no more work here: for the states of vehicles, parts and observers. These get a dead letter with its error. */

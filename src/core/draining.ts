@@ -31,7 +31,7 @@ export async function drain(
     left += await breakOffAll(core, afterMs)
   }
   lifecycle.isDraining = true
-  if (inbox.finish !== undefined) await inbox.finish(graceMs, () => breakOff(handlerGraceMs))
+  if (inbox.shared?.finish !== undefined) await inbox.shared.finish(graceMs, () => breakOff(handlerGraceMs))
   else if (isDurable) {
     core.startNoMore()
     await lifecycle.until(() => lifecycle.running === 0, graceMs)

@@ -83,7 +83,7 @@ export interface InboxGap {
   readonly missed?: number | undefined
 }
 
-/** A gap that no stored event reports yet. An inbox that `keepsGaps` hands it to the next process. */
+/** A gap that no stored event reports yet. An inbox whose `time` is `kept` hands it to the next process. */
 export interface KeptGap extends InboxGap {
   readonly toMs: number
   readonly missed: number
@@ -108,7 +108,7 @@ export interface Opened {
   readonly gaps?: readonly InboxGap[] | undefined
   /**
    * Messages that are settled or given up, and that stored states of vehicles may lack, in the order of ids, in pages. Only from an
-   * inbox with `vehicles`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
+   * inbox with `states`, and only when the receiver uses them. Read once, before `waiting`. Default: none.
    */
   readonly unapplied?: AsyncIterable<readonly InboxMessage[]> | undefined
   /** The messages that an earlier process left, claimed or not, in the order of ids, in pages. Read once, and with `Inbox.window` as far as there is room. */
@@ -188,7 +188,7 @@ export interface DeadLetterReason {
 
 /**
  * How a turn of a message ended. `done`: its handlers are done. `dead`: it was given up, and a person can look at it. `later`: it waits again.
- * `vehicle` is the new state of its vehicle, only for an inbox with `vehicles`.
+ * `vehicle` is the new state of its vehicle, only for an inbox with `states`.
  */
 export type Outcome =
   | { readonly as: 'done'; readonly vehicle?: StoredVehicle | undefined }
@@ -211,7 +211,7 @@ export const neverFits = (limit: string, most: number): FleethookError =>
 export function whyNeverFit(
   messages: number,
   bytes: number,
-  { pendingMessages = Infinity, pendingBytes = Infinity }: Partial<Pick<InboxHost, 'pendingMessages' | 'pendingBytes'>>,
+  { pendingMessages = Infinity, pendingBytes = Infinity }: Partial<InboxHost['limits']>,
 ): FleethookError | undefined {
   if (messages > pendingMessages) return neverFits('limits.pendingMessages', pendingMessages)
   return bytes > pendingBytes ? neverFits('limits.pendingBytes', pendingBytes) : undefined
@@ -291,36 +291,10 @@ export interface Archive {
 export interface Inbox {
   readonly durability: Durability
   /**
-   * Who hands out what was put. `here` (the default): this receiver, at once. `stored`: this receiver, as soon as the inbox reports it as
-   * `stored`. `shared`: the inbox, as `waiting`, here or in another process. `elsewhere`: nobody here.
-   */
-  readonly handsOut?: 'here' | 'stored' | 'shared' | 'elsewhere'
-  /** Why this process takes no messages. Messages of its own, such as gaps, still go to `put`. */
-  readonly takesNone?: Refusal | undefined
-  /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain first. Default `false`. */
-  readonly keepsOrder?: boolean
-  /** `false`: time passes without this process, so no gap follows from the time in which it stood still. Default `true`. */
-  readonly watchesTime?: boolean
-  /**
-   * It stores what `InboxHost.openGaps` returns, at least every 10 seconds and at `close`. The next `open` returns the
-   * gaps whose events were not put since. Default `false`.
-   */
-  readonly keepsGaps?: boolean
-  /**
    * Called once, before every other method except `usage` and `refusing`. Rejects with a `FleethookError` when the inbox
    * cannot be used; then every `put` rejects too.
    */
   open(options?: OpenOptions): Promise<Opened>
-  /**
-   * Another reader of this inbox, for a branch of this name: an `Inbox` over the same messages, which are stored once, with places, dead letters,
-   * failures, states of vehicles and limits of its own. It gets each message that the receiver puts from now on, except timers, which are of the
-   * receiver's own rules. What the reader itself puts is for this reader only. A reader never makes the receiver's `put` fail or wait: a message that it
-   * cannot keep gets no place, and is told as `skipped` or `expired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
-   * Called once for each name. Left out: the inbox has one reader.
-   */
-  reader?(name: string, settings: ReaderHost): Inbox
-  /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
-  window?(host: WindowHost<Waiting>): Window<Waiting>
   /**
    * Keeps all of the messages or none. Resolves only once they are as durable as `durability` says. Otherwise rejects with a
    * `FleethookError` of code `inbox_full`, `inbox_unavailable`, or `body_too_large` for what no empty inbox takes, or with {@link RefusedElsewhere}.
@@ -331,12 +305,6 @@ export interface Inbox {
    * Hands a message out, even if it is handed out already. `undefined` when it is settled or dead.
    */
   claim(id: string): Claim | undefined | Promise<Claim | undefined>
-  /**
-   * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
-   * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over as
-   * `waiting` stays in memory until it is settled, so it hands over a limited number of messages at a time. Left out: it may.
-   */
-  isStillHeld?(id: string): Promise<boolean>
   /**
    * A turn of a message has ended, by default as `done`. Does nothing for a message that is gone. A message that is `done` no longer waits. With
    * `later`, it is claimed again. A dead letter is durable when the call resolves; the other two need not be, so after a
@@ -349,40 +317,78 @@ export interface Inbox {
    * know: all of `reason.marks` are there.
    */
   settle(id: string, outcome?: Outcome): Settled | Promise<Settled>
-  /** What it keeps, for operators. Left out: they can neither list nor replay messages. */
-  readonly archive?: Archive
-  /**
-   * Deletes everything that it keeps of a vehicle: messages in every state, also messages of no vehicle whose text has the VIN, gaps, and the state of
-   * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
-   */
-  readonly forget?: ((vin: string, dryRun: boolean) => Promise<Erased>) | undefined
   /** The messages that wait or are claimed now. */
   usage(): { readonly messages: number; readonly bytes: number }
   /** Why it would reject every `put` now; `undefined` when it would not. Health checks use it. */
   refusing(): 'inbox_full' | 'inbox_unavailable' | undefined
-  /** Figures for `receiver.stats()`. */
-  stats?(): InboxStats
-  /** Where it keeps the states of vehicles. Left out: it cannot. Not to be used before `open`. */
-  readonly vehicles?: VehicleStore | undefined
-  /** The states of vehicles, where other processes keep them. */
-  readonly vehiclesElsewhere?: VehiclesElsewhere | undefined
-  /** What operators ask, where not all messages are in this process. Left out: the receiver asks the inbox for them. */
-  readonly operator?: Asked
-  /** What waits and what fails in all processes, at the last look. Left out: it is not known here, or all of it is in this process. */
-  overall?(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined }
-  /** Sentences for the operator when the receiver has started. */
-  facts?(): readonly string[]
-  /**
-   * The stop of an inbox that hands out as `waiting`. Hands out nothing new, and waits for what is in hand, for at most this time. Then calls
-   * `breakOff`, which ends the work of this process, and hands the rest over to others. Still takes `put`. Never rejects.
-   */
-  finish?(withinMs: number, breakOff: () => Promise<void>): Promise<void>
   /**
    * Makes durable what is not durable yet, and closes files and connections. A `put` from now on is rejected. From
    * `stoppedAtMs` on, messages may be missing, because sockets close before the inbox. Default: now.
    */
   close(stoppedAtMs?: number): Promise<void>
+
+  /**
+   * What it keeps, for operators: its messages, or where not all of them are in this process, its answers to what operators ask. Left out: they can
+   * neither list nor replay messages.
+   */
+  readonly archive?: Archive | Asked
+  /**
+   * Deletes everything that it keeps of a vehicle: messages in every state, also messages of no vehicle whose text has the VIN, gaps, and the state of
+   * the vehicle. Nothing of it can be read from the store afterwards. `dryRun`: only counts the messages. An inbox that cannot leaves it out.
+   */
+  readonly forget?: ((vin: string, dryRun: boolean) => Promise<Erased>) | undefined
+  /** Figures for `receiver.stats()`: its own, and for an inbox that several processes share, what waits and what fails in all of them at the last look. */
+  stats?(): InboxStats & { readonly backlog?: Backlog | undefined; readonly failing?: Failing | undefined }
+  /** Sentences for the operator when the receiver has started. */
+  describe?(): readonly string[]
+  /** Where it keeps the states of vehicles. Left out: it cannot. Not to be used before `open`. */
+  readonly states?: VehicleStore | undefined
+  /** For an inbox that holds more messages than fit into memory. Left out: the receiver keeps a record of each message that waits. */
+  window?(host: WindowHost<Waiting>): Window<Waiting>
+  /**
+   * Another reader of this inbox, for a branch of this name: an `Inbox` over the same messages, which are stored once, with places, dead letters,
+   * failures, states of vehicles and limits of its own. It gets each message that the receiver puts from now on, except timers, which are of the
+   * receiver's own rules. What the reader itself puts is for this reader only. A reader never makes the receiver's `put` fail or wait: a message that it
+   * cannot keep gets no place, and is told as `skipped` or `expired`. `forget` of the receiver's inbox erases in all readers, and a reader has none.
+   * Called once for each name. Left out: the inbox has one reader.
+   */
+  reader?(name: string, host: ReaderHost): Inbox
+  /**
+   * What becomes of time in which nobody listens. Left out: the receiver makes gaps of it, and forgets the unreported ones when it ends.
+   * `kept`: the inbox also stores what `openGaps` of its receiver returns, at least every 10 seconds and at `close`, and the next `open` returns the gaps
+   * whose events were not put since. `elsewhere`: time passes without this process, so no gap follows from the time in which it stood still.
+   */
+  readonly time?: 'kept' | 'elsewhere'
+  /** For an inbox that is not this receiver's alone. Left out: `handsOut` is `here`. */
+  readonly shared?: {
+    /**
+     * Who hands out what was put. `here`: this receiver, at once. `stored`: this receiver, as soon as the inbox reports it as `stored`. `shared`: the
+     * inbox, as `waiting`, here or in another process. `elsewhere`: nobody here.
+     */
+    readonly handsOut: 'here' | 'stored' | 'shared' | 'elsewhere'
+    /** Why this process takes no messages. Messages of its own, such as gaps, still go to `put`. */
+    readonly takesNone?: Refusal | undefined
+    /** Events of open gaps are put before the messages that follow, so that their vehicles are uncertain first. Default `false`. */
+    readonly keepsOrder?: boolean
+    /** The states of vehicles, where other processes keep them. */
+    readonly states?: VehiclesElsewhere | undefined
+    /**
+     * Whether a message that was handed out may still be handled here. Asked when a handler sees it some time after its `claim`, for
+     * instance in a batch. Resolves when that is certain. For an inbox that several processes share: what such an inbox hands over as
+     * `waiting` stays in memory until it is settled, so it hands over a limited number of messages at a time. Left out: it may.
+     */
+    readonly isStillHeld?: (id: string) => Promise<boolean>
+    /**
+     * The stop of an inbox that hands out as `waiting`. Hands out nothing new, and waits for what is in hand, for at most this time. Then calls
+     * `breakOff`, which ends the work of this process, and hands the rest over to others. Still takes `put`. Never rejects.
+     */
+    readonly finish?: (withinMs: number, breakOff: () => Promise<void>) => Promise<void>
+  }
 }
+
+/** The archive of an inbox whose messages are all in this process. */
+export const archiveOf = ({ archive }: Pick<Inbox, 'archive'>): Archive | undefined =>
+  archive !== undefined && 'revive' in archive ? archive : undefined
 
 /**
  * What an inbox reports outside of its answers.
@@ -400,7 +406,7 @@ export interface Inbox {
  * | `skipped`   | The receiver has put these messages, and the limits of this reader have no place for them. They count as refused.         |
  * | `expired`   | It needed the room of these messages, which wait for this reader only. Their work ends at once, and they count as lost.   |
  *
- * `waiting` and `gone` need an inbox with `isStillHeld`. `stored` comes as soon as the messages are as durable as `durability` says, and before any later
+ * `waiting` and `gone` need an inbox with `shared.isStillHeld`. `stored` comes as soon as the messages are as durable as `durability` says, and before any later
  * page of `Opened.waiting` has them; what was stored before the first page was read is in these pages. In `expired`, `missed` says how many came over the
  * wire, received between `fromMs` and `toMs`, in milliseconds since the epoch.
  */
@@ -422,37 +428,41 @@ export type InboxEvent =
       readonly toMs: number
     }
 
-/** What a receiver gives an inbox. */
+/** What a receiver gives an inbox. An author of one meets the first five. */
 export interface InboxHost {
-  /** Waiting and claimed messages together. `undefined`: as many as the inbox itself allows. */
-  readonly pendingMessages: number | undefined
-  /** Their size, in bytes. `undefined`: as much as the inbox itself allows. */
-  readonly pendingBytes: number | undefined
   readonly clock: Clock
   readonly log: Log
-  /** The option `ack` of the receiver, for an inbox that cannot keep each of them. */
-  readonly ack?: Ack | undefined
-  /** For an inbox that answers operators itself. */
-  readonly read?: ReadMessage
-  /** What the receiver has handlers for, for an inbox that several processes share. */
-  readonly handlers?: () => readonly HandledSubjects[]
-  /** For how long the receiver has not taken messages because it stops, in milliseconds. Default: 0. */
-  readonly notListeningMs?: () => number
-  /** The receiver keeps states of vehicles in `Inbox.vehicles`. Default `false`. */
-  readonly keepsVehicles?: boolean
-  /** With `keepsVehicles`: makes a store for an inbox in memory. */
-  readonly vehiclesInMemory?: (() => VehicleStore) | undefined
+  /** For waiting and claimed messages together. `undefined`: as many, or as much, as the inbox itself allows. */
+  readonly limits: {
+    readonly pendingMessages: number | undefined
+    /** In bytes. */
+    readonly pendingBytes: number | undefined
+  }
+  /** Reads a message of which the inbox keeps only the text. */
+  readonly read: ReadMessage
   /** Takes what the inbox reports. It never throws. */
   on(event: InboxEvent): void
-  /**
-   * The number of messages in lanes, without lanes whose oldest message has failed, up to a limit: what an inbox hands over as `waiting` must not grow, and
-   * a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
-   */
-  readonly inLanes?: () => number
-  /** The gaps that no stored event reports yet, for an inbox that `keepsGaps`. */
-  readonly openGaps?: () => readonly KeptGap[]
-  /** What operators may ask of the receiver, for an inbox through which they can reach it. Not to be used before `open`. */
-  readonly operator?: () => OperatorApi
+
+  /** The option `ack` of the receiver, for an inbox that cannot keep each of them. */
+  readonly ack?: Ack | undefined
+  /** The receiver keeps states of vehicles in `Inbox.states`. Makes a store for an inbox in memory. Left out: it keeps none. */
+  readonly states?: (() => VehicleStore) | undefined
+  /** What an inbox may ask of its receiver. Left out: there is none. */
+  readonly receiver?: {
+    /** The gaps that no stored event reports yet, for an inbox whose `time` is `kept`, or that several processes share. */
+    readonly openGaps?: () => readonly KeptGap[]
+    /** For how long the receiver has not taken messages because it stops, in milliseconds. Default: 0. */
+    readonly notListeningMs?: () => number
+    /** What it has handlers for, for an inbox that several processes share. */
+    readonly handlers?: () => readonly HandledSubjects[]
+    /**
+     * The number of messages in lanes, without lanes whose oldest message has failed, up to a limit: what an inbox hands over as `waiting` must not grow,
+     * and a vehicle whose messages fail must not keep others waiting. Left out: all that it handed over count.
+     */
+    readonly inLanes?: () => number
+    /** What operators may ask of it, for an inbox through which they can reach it. Not to be used before `open`. */
+    readonly operator?: () => OperatorApi
+  }
 }
 
 /** What a branch gives the inbox that it reads. */

@@ -40,7 +40,7 @@ class MemoryReader {
   get inbox(): Inbox {
     return {
       ...inboxOf(this.places),
-      handsOut: 'stored',
+      shared: { handsOut: 'stored' },
       open: async () => ({ waiting: this.#waiting() }),
       put: (messages, from = noRequest) => {
         this.places.put(messages)

@@ -92,7 +92,7 @@ export function inboxOf(places: MemoryPlaces): Inbox {
     usage: () => places.usage(),
     stats: () => places.stats(),
     refusing: () => places.refusing(),
-    vehicles: places.vehicles,
+    states: places.vehicles,
     close: async () => places.close(),
   }
 }
@@ -124,11 +124,11 @@ export class MemoryPlaces {
   #isClosed = false
 
   constructor(settings: InboxHost, mostDead: number) {
-    const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings
+    const { pendingMessages = 50_000, pendingBytes = 64 * 1_048_576 } = settings.limits
     this.#settings = settings
     this.#mostDead = mostDead
     this.#limits = { pendingMessages, pendingBytes }
-    this.vehicles = settings.vehiclesInMemory?.()
+    this.vehicles = settings.states?.()
     this.#full = new FleethookError(
       'inbox_full',
       `The inbox is full: it may hold ${pendingMessages} messages or ${pendingBytes} bytes.`,

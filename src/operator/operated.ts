@@ -16,21 +16,23 @@ import { createReplays } from './archive.ts'
 export function operatedBy(intake: Intake): Intake['operator'] {
   const { core, inbox, window, parts, vehicles } = intake
   const { reports, registry, receipts, behind } = parts
+  const { archive } = inbox
   const { deadLetters, messages, replay, replaySome, failing } =
-    inbox.operator ??
-    createReplays({
-      archive: inbox.archive,
-      open: () => intake.readiness.whenRecovered(),
-      read: receipts.reread,
-      isDraining: () => intake.isDraining,
-      revived: async (message, from) => {
-        if (message.kind === 'wire') reports.counts.replayed += 1
-        if (window?.includes(message.id) === false) return
-        const request = core.add([message], from)
-        core.start(request)
-        await request.settled()
-      },
-    })
+    archive && 'replay' in archive
+      ? archive
+      : createReplays({
+          archive,
+          open: () => intake.readiness.whenRecovered(),
+          read: receipts.reread,
+          isDraining: () => intake.isDraining,
+          revived: async (message, from) => {
+            if (message.kind === 'wire') reports.counts.replayed += 1
+            if (window?.includes(message.id) === false) return
+            const request = core.add([message], from)
+            core.start(request)
+            await request.settled()
+          },
+        })
   const operated: Operated = {
     deadLetters,
     messages: withEvents(messages),
@@ -99,18 +101,17 @@ function forgotten({ messages, waiting, deadLetters, notErased }: Erased): Forgo
 
 function statsOf({ parts, core, inbox, gaps, isHere, isDraining }: Intake): Stats {
   const { reports, behind } = parts
-  const figures = inbox.stats?.() ?? {}
+  const { backlog, failing, ...figures } = inbox.stats?.() ?? {}
   const pending = inbox.usage()
   const own = { messages: pending.messages, oldestMs: figures.oldestWaitingMs, processes: 1 }
-  const overall = inbox.overall?.()
   return {
     ...reports.counts,
     ...core.counts,
     lastReceivedAtMs: reports.lastReceivedAtMs,
     lost: core.counts.lost + reports.counts.unkept,
     pending,
-    backlog: isHere ? own : overall?.backlog,
-    failing: overall?.failing ?? (inbox.handsOut === 'elsewhere' ? undefined : failingOf(failingIn(core), false)),
+    backlog: isHere ? own : backlog,
+    failing: failing ?? (inbox.shared?.handsOut === 'elsewhere' ? undefined : failingOf(failingIn(core), false)),
     inbox: isHere ? figures : { ...figures, isShared: true },
     running: core.lifecycle.running,
     lanes: core.lanes.size,

@@ -191,7 +191,7 @@ export class KeptVehicles implements Subjects {
 
   /** Throws `option_invalid` for an inbox that cannot keep states. `failed`: the inbox failed. */
   in(inbox: Inbox, clock: Clock, ids: DeliveryIds, failed: (error: unknown) => void): VehicleStates {
-    const { vehicles: store, watchesTime } = inbox
+    const { states: store } = inbox
     if (store === undefined)
       throw new FleethookError(
         'option_invalid',
@@ -201,7 +201,7 @@ export class KeptVehicles implements Subjects {
         },
       )
     // An inbox without timers of its own forgets vehicles by itself.
-    const forgets = watchesTime !== false || store.shared !== undefined ? this.forgets : undefined
+    const hasTimers = inbox.time !== 'elsewhere' || store.shared !== undefined
     return new VehicleStates({
       store,
       slots: this.#slots,
@@ -210,15 +210,14 @@ export class KeptVehicles implements Subjects {
       newestSeq: () => ids.newestSeq,
       clockRead: (vin, behindMs) => this.#clockRead(vin, behindMs),
       oddSeen: ({ field, kind, reason }) => this.#host.drift.note(field, kind, reason),
-      forgets: forgets && { ...forgets, failed },
-      fieldsMissing:
-        watchesTime === false && store.shared === undefined ? undefined : (missing) => this.#noteMissing(missing),
+      forgets: hasTimers && this.forgets ? { ...this.forgets, failed } : undefined,
+      fieldsMissing: hasTimers ? (missing) => this.#noteMissing(missing) : undefined,
     })
   }
 
   /** `receiver.vehicles`: how states are read, and how facts are set. */
   whole(intake: SayingIntake, clock: Clock): Vehicles<FieldCatalogue> | undefined {
-    const { vehiclesElsewhere: sent } = intake.inbox
+    const sent = intake.inbox.shared?.states
     const read = sent === undefined ? intake.ownVehicles : this.elsewhere(sent, clock)
     if (read === undefined) return undefined
     const saying = new Saying(this.#facts, {

@@ -120,9 +120,10 @@ export class Intake {
       inBackground: (from, run) => this.#inBackground(from, run),
     })
     this.inbox = createInbox(this.#host(log))
-    const { vehiclesElsewhere: elsewhere } = this.inbox
     this.states =
-      elsewhere === undefined ? vehicles?.in(this.inbox, clock, receipts.ids, reports.inboxFailed) : undefined
+      this.inbox.shared?.states === undefined
+        ? vehicles?.in(this.inbox, clock, receipts.ids, reports.inboxFailed)
+        : undefined
     this.vehicles = vehicles?.whole(this, clock)
     this.ack = chooseAck(settings.ack, this.durability)
     this.core = new Core(this.#handling())
@@ -135,24 +136,24 @@ export class Intake {
     const { settings, registry, receipts, reports, vehicles } = this.parts
     const { clock, limits, ack } = settings
     return {
-      pendingMessages: limits.pendingMessages,
-      pendingBytes: limits.pendingBytes,
       clock,
       log,
-      ack,
-      keepsVehicles: vehicles !== undefined,
-      vehiclesInMemory: vehicles && (() => vehicles.inMemory(log)),
+      limits,
       read: receipts.reread,
-      handlers: () => registry.added,
-      notListeningMs: () => this.#notListeningMs(),
       on: (event) => this.#heard(event),
-      inLanes: () => this.core.lanes.messages,
-      openGaps: () => {
-        // A crash must not lose counts of refused requests that no gap covers. While the inbox cannot be opened, each message tries that again.
-        if (this.readiness.isRecovered) reports.refusals.flush()
-        return this.gaps.list()
+      ack,
+      states: vehicles && (() => vehicles.inMemory(log)),
+      receiver: {
+        openGaps: () => {
+          // A crash must not lose counts of refused requests that no gap covers. While the inbox cannot be opened, each message tries that again.
+          if (this.readiness.isRecovered) reports.refusals.flush()
+          return this.gaps.list()
+        },
+        notListeningMs: () => this.#notListeningMs(),
+        handlers: () => registry.added,
+        inLanes: () => this.core.lanes.messages,
+        operator: () => this.operator,
       },
-      operator: () => this.operator,
     }
   }
 
@@ -206,12 +207,12 @@ export class Intake {
 
   /** Messages get their places before the inbox has them. */
   get placesFirst(): boolean {
-    return (this.inbox.handsOut ?? 'here') === 'here'
+    return (this.inbox.shared?.handsOut ?? 'here') === 'here'
   }
 
   /** What is put is handed out in this process. */
   get isHere(): boolean {
-    return this.placesFirst || this.inbox.handsOut === 'stored'
+    return this.placesFirst || this.inbox.shared?.handsOut === 'stored'
   }
 
   /** What the inbox reports. */
@@ -243,7 +244,7 @@ export class Intake {
   /** Keeps messages. The answer may leave at once, or when the promise resolves. With a refusal they are not kept. */
   put(messages: readonly InboxMessage[], from: RequestScope): Refusal | undefined | Promise<Refusal | undefined> {
     if (messages.length === 0) return undefined
-    const { takesNone, keepsOrder } = this.inbox
+    const { takesNone, keepsOrder } = this.inbox.shared ?? {}
     // A balancer that posts here loses messages.
     if (takesNone !== undefined) {
       this.#noteMissed(messages, 'inbox_unavailable')
@@ -331,7 +332,7 @@ export class Intake {
 
   /** Keeps a message that the receiver made itself, if there is room. Resolves to whether it is kept. */
   async putInternal(message: InboxMessage, from: RequestScope): Promise<boolean> {
-    return this.inbox.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
+    return this.inbox.shared?.takesNone === undefined && (await this.#storeOwn([message], from)) !== undefined
   }
 
   /** Keeps what the business says. Throws or rejects with what the inbox says when it is not kept. `undefined`: nothing is taken any more. */
@@ -438,7 +439,7 @@ export class Intake {
     refuse()
     this.isClosed = true
     this.parts.behind.branches?.quiet()
-    this.parts.reports.noteUnreportedGaps(this.inbox.keepsGaps === true ? 0 : this.gaps.open.size)
+    this.parts.reports.noteUnreportedGaps(this.inbox.time === 'kept' ? 0 : this.gaps.open.size)
     const left = this.window?.isBehind === true ? this.inbox.usage().messages : result.left
     await this.inbox.close(clock.now() - Math.ceil(this.#notListeningMs()))
     return { ...result, left }

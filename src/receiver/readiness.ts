@@ -162,7 +162,7 @@ export class Readiness {
     behind.branches?.open(options)
     this.#recovered = this.#host.during(() => this.#recover(opened))
     // A stall of a process that takes no messages is no gap: the others receive. A branch hears of it from its receiver.
-    const watches = inbox.watchesTime !== false && inbox.takesNone === undefined && this.following === undefined
+    const watches = inbox.time !== 'elsewhere' && inbox.shared?.takesNone === undefined && this.following === undefined
     if (watches && !this.#host.isDraining) gaps.watchForStalls()
   }
 
@@ -170,13 +170,14 @@ export class Readiness {
   async #recover({ lastId = '', gaps: found = [], waiting, unapplied, gapsKnown }: Opened): Promise<void> {
     const host = this.#host
     const { inbox, core, gaps, parts, scope } = host
+    const { time, shared } = inbox
     const { receipts, reports, settings } = parts
     try {
-      const states = inbox.handsOut === 'elsewhere' ? undefined : host.states
+      const states = shared?.handsOut === 'elsewhere' ? undefined : host.states
       await states?.recover(unapplied, receipts.reread, lastId)
       const startTimers = await states?.timers.find(
         (timers) => host.timersBy?.(timers) ?? host.putTimers(timers),
-        inbox.takesNone !== undefined ? 'none' : inbox.watchesTime === false ? 'elsewhere' : 'own',
+        shared?.takesNone !== undefined ? 'none' : time === 'elsewhere' ? time : 'own',
       )
       this.#lastId = lastId
       this.following?.begin()

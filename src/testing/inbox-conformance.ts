@@ -1,4 +1,12 @@
-import type { Archive, Inbox, InboxHost, Opened, Selection, Waiting } from '../inbox/inbox.ts'
+import {
+  type Archive,
+  archiveOf,
+  type Inbox,
+  type InboxHost,
+  type Opened,
+  type Selection,
+  type Waiting,
+} from '../inbox/inbox.ts'
 import { type Conformance, equal, rejects } from './expectations.ts'
 import { id, message, reason, usualSettings, withoutEvent, lettersIn } from './kept-message.ts'
 
@@ -22,11 +30,7 @@ export interface InboxUnderTest {
 type Check = (name: string, run: (inbox: Inbox, opened: Opened) => Promise<void>, settings?: InboxHost) => void
 
 /** The same for an inbox with an archive. */
-type ArchiveCheck = (
-  name: string,
-  run: (inbox: Inbox, archive: Archive) => Promise<void>,
-  settings?: InboxHost,
-) => void
+type ArchiveCheck = (name: string, run: (inbox: Inbox, archive: Archive) => Promise<void>, settings?: InboxHost) => void
 
 type Reopen = NonNullable<InboxUnderTest['reopen']>
 
@@ -61,7 +65,15 @@ export function inboxConformance(subject: InboxUnderTest): readonly Conformance[
     name: string,
     run: (inbox: Inbox, archive: Archive) => Promise<void>,
     settings?: InboxHost,
-  ): void => check(name, async (inbox) => inbox.archive && run(inbox, inbox.archive), settings)
+  ): void =>
+    check(
+      name,
+      async (inbox) => {
+        const archive = archiveOf(inbox)
+        if (archive !== undefined) await run(inbox, archive)
+      },
+      settings,
+    )
 
   keepingChecks(check)
   countingChecks(check)
@@ -197,7 +209,7 @@ function limitChecks(check: Check): void {
       await inbox.put([message(7)])
       equal(inbox.usage().messages, 3)
     },
-    { ...usualSettings, pendingMessages: 3 },
+    { ...usualSettings, limits: { ...usualSettings.limits, pendingMessages: 3 } },
   )
 
   check(
@@ -208,7 +220,7 @@ function limitChecks(check: Check): void {
       await inbox.put([message(3, 40)])
       equal(inbox.usage(), { messages: 2, bytes: 100 })
     },
-    { ...usualSettings, pendingBytes: 100 },
+    { ...usualSettings, limits: { ...usualSettings.limits, pendingBytes: 100 } },
   )
 
   check(
@@ -221,7 +233,7 @@ function limitChecks(check: Check): void {
       await inbox.put([message(5, 50), message(6, 50)])
       await rejects(() => inbox.put([message(7, 101)]), 'body_too_large')
     },
-    { ...usualSettings, pendingMessages: 2, pendingBytes: 100 },
+    { ...usualSettings, limits: { pendingMessages: 2, pendingBytes: 100 } },
   )
 }
 
@@ -326,7 +338,7 @@ function listingChecks(checkArchive: ArchiveCheck): void {
         [id(5), id(4)],
       )
     },
-    { ...usualSettings, pendingBytes: 4_000_000 },
+    { ...usualSettings, limits: { ...usualSettings.limits, pendingBytes: 4_000_000 } },
   )
 }
 
@@ -383,7 +395,7 @@ function replayChecks(checkArchive: ArchiveCheck): void {
       await rejects(() => archive.revive(id(1)), 'inbox_full')
       equal((await lettersIn(inbox, { limit: 10 })).length, 1)
     },
-    { ...usualSettings, pendingMessages: 1 },
+    { ...usualSettings, limits: { ...usualSettings.limits, pendingMessages: 1 } },
   )
 }
 

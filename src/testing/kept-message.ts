@@ -1,8 +1,17 @@
 import { systemClock } from '../base/clock.ts'
-import type { DeadLetter, DeadLetterReason, Inbox, InboxMessage, InboxHost, Selection } from '../inbox/inbox.ts'
+import {
+  archiveOf,
+  type DeadLetter,
+  type DeadLetterReason,
+  type Inbox,
+  type InboxHost,
+  type InboxMessage,
+  type Selection,
+} from '../inbox/inbox.ts'
 
 /** Tests make ids as a receiver does. Inboxes know the place of a message by its id. */
 export { DeliveryIds, firstSeqAt, msOfSeq, seqOf } from '../inbox/delivery-id.ts'
+export { archiveOf } from '../inbox/inbox.ts'
 export { readersInMemory } from '../inbox/memory-readers.ts'
 export { memoryVehicles } from '../vehicles/recent.ts'
 
@@ -10,8 +19,10 @@ const silent = (): void => {}
 
 /** The settings of an inbox that has capacity for every message of a check. */
 export const usualSettings: InboxHost = {
-  pendingMessages: 1000,
-  pendingBytes: 1_000_000,
+  limits: { pendingMessages: 1000, pendingBytes: 1_000_000 },
+  read: () => {
+    throw new Error('The checks read no message.')
+  },
   clock: systemClock,
   log: { debug: silent, info: silent, warn: silent, error: silent },
   on: silent,
@@ -34,16 +45,13 @@ export function withoutEvent({ event: _, ...kept }: InboxMessage): object {
 }
 
 /** The dead letters of an inbox with an archive. */
-export async function lettersIn({ archive }: Pick<Inbox, 'archive'>, which: Selection): Promise<readonly DeadLetter[]> {
-  const found = (await archive?.list('dead', which)) ?? []
+export async function lettersIn(inbox: Pick<Inbox, 'archive'>, which: Selection): Promise<readonly DeadLetter[]> {
+  const found = (await archiveOf(inbox)?.list('dead', which)) ?? []
   return found.map(({ message: dead, reason: why = reason }) => ({ id: dead.id, message: dead, ...why }))
 }
 
 /** The handled messages that an inbox with an archive still keeps. */
-export async function settledIn(
-  { archive }: Pick<Inbox, 'archive'>,
-  which: Selection,
-): Promise<readonly InboxMessage[]> {
-  const found = (await archive?.list('settled', which)) ?? []
+export async function settledIn(inbox: Pick<Inbox, 'archive'>, which: Selection): Promise<readonly InboxMessage[]> {
+  const found = (await archiveOf(inbox)?.list('settled', which)) ?? []
   return found.map(({ message: settled }) => settled)
 }

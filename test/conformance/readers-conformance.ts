@@ -1,7 +1,15 @@
 import type { Inbox, InboxMessage, InboxHost, Opened } from 'fleethook/extend'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
-import { id, lettersIn, message, readersInMemory, reason, usualSettings } from '../../src/testing/kept-message.ts'
+import {
+  archiveOf,
+  id,
+  lettersIn,
+  message,
+  readersInMemory,
+  reason,
+  usualSettings,
+} from '../../src/testing/kept-message.ts'
 
 /** A reader of an inbox, and what the inbox has told it. */
 interface Reader {
@@ -81,7 +89,7 @@ export function readersConformance(subject: InboxUnderTest): readonly Conformanc
     for (const n of [3, 4]) equal(await front.claim(id(n)), undefined)
     equal([front.usage().messages, reader.inbox.usage().messages], [2, 3])
     const listed = async (inbox: Inbox): Promise<readonly string[]> =>
-      (await inbox.archive?.list('all', { limit: 10 }))?.map((each) => each.message.id) ?? []
+      (await archiveOf(inbox)?.list('all', { limit: 10 }))?.map((each) => each.message.id) ?? []
     equal(await listed(front), ids(2, 1))
     equal(await listed(reader.inbox), ids(4, 3, 2))
   })
@@ -93,11 +101,11 @@ export function readersConformance(subject: InboxUnderTest): readonly Conformanc
     equal((await lettersIn(reader.inbox, { limit: 9 })).length, 1)
     equal((await lettersIn(front, { limit: 9 })).length, 0)
     await front.settle(id(1))
-    equal((await reader.inbox.archive?.revive(id(1)))?.id, id(1))
+    equal((await archiveOf(reader.inbox)?.revive(id(1)))?.id, id(1))
     equal((await reader.inbox.claim(id(1)))?.replayed, true)
     equal([front.usage().messages, reader.inbox.usage().messages], [0, 1])
     await reader.inbox.settle(id(1), { as: 'dead', reason })
-    equal(await reader.inbox.archive?.discard(id(1)), true)
+    equal(await archiveOf(reader.inbox)?.discard(id(1)), true)
     equal((await lettersIn(reader.inbox, { limit: 9 })).length, 0)
   })
 
@@ -105,7 +113,7 @@ export function readersConformance(subject: InboxUnderTest): readonly Conformanc
     await front.put([message(1)])
     await until(() => reader.got.length > 0)
     await front.settle(id(1), { as: 'dead', reason })
-    equal(await front.archive?.discard(id(1)), true)
+    equal(await archiveOf(front)?.discard(id(1)), true)
     equal((await reader.inbox.claim(id(1)))?.message.text, message(1).text)
   })
 
@@ -123,7 +131,7 @@ export function readersConformance(subject: InboxUnderTest): readonly Conformanc
       await until(() => reader.got.length >= 3)
       equal(reader.got, ids(1, 2, 5))
     },
-    { pendingMessages: 2 },
+    { limits: { ...usualSettings.limits, pendingMessages: 2 } },
   )
 
   check('Erasing a vehicle erases it on both sides, and counts a message once', async ({ front, reader }) => {

@@ -2,9 +2,9 @@ import type { Inbox, InboxHost, Opened, StoredVehicle, VehicleStore } from 'flee
 import { FleethookError } from '../../src/base/errors.ts'
 import { type Conformance, equal } from '../../src/testing/expectations.ts'
 import type { InboxUnderTest } from '../../src/testing/inbox-conformance.ts'
-import { id, memoryVehicles, message, reason, seqOf, usualSettings } from '../../src/testing/kept-message.ts'
+import { archiveOf, id, memoryVehicles, message, reason, seqOf, usualSettings } from '../../src/testing/kept-message.ts'
 
-const settings: InboxHost = { ...usualSettings, keepsVehicles: true, vehiclesInMemory: memoryVehicles }
+const settings: InboxHost = { ...usualSettings, states: memoryVehicles }
 
 const state = (vin: string, n: number, seenMs: number = n): StoredVehicle => ({
   vin,
@@ -18,9 +18,9 @@ const state = (vin: string, n: number, seenMs: number = n): StoredVehicle => ({
 const read = (stored: StoredVehicle | undefined): unknown =>
   stored && { vin: stored.vin, seq: stored.seq, text: JSON.parse(stored.text()) as unknown }
 
-function storeOf({ vehicles }: Inbox): VehicleStore {
-  if (vehicles !== undefined) return vehicles
-  throw new FleethookError('option_invalid', 'The inbox has no `vehicles`.')
+function storeOf({ states }: Inbox): VehicleStore {
+  if (states !== undefined) return states
+  throw new FleethookError('option_invalid', 'The inbox has no `states`.')
 }
 
 /** The checks that the store of vehicles of an inbox must pass, beside `inboxConformance`. */
@@ -78,7 +78,7 @@ export function vehiclesConformance(subject: InboxUnderTest): readonly Conforman
       await inbox.claim(id(1))
       await inbox.settle(id(1), { as: 'dead', reason: { ...reason, changed: 'what changed' }, vehicle: state('A', 1) })
       equal(read(await store.load('A')), read(state('A', 1)))
-      await inbox.archive?.revive(id(1))
+      await archiveOf(inbox)?.revive(id(1))
       equal((await inbox.claim(id(1)))?.changed, 'what changed')
     },
   )

@@ -224,7 +224,7 @@ test('a batch has no message that went to another process while it was gathered'
   const lost = new Set<string | undefined>()
   const inbox: InboxFactory = (settings) => ({
     ...storedInbox(disk(), { claim: (id) => void claimed.push(id) })(settings),
-    isStillHeld: async (id) => !lost.has(id),
+    shared: { handsOut: 'here', isStillHeld: async (id) => !lost.has(id) },
   })
   const { receiver, post, send, clock } = scene({ inbox })
   const seen: unknown[] = []

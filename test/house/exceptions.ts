@@ -51,7 +51,6 @@ export const exceptions: Readonly<Record<Measure, readonly (readonly [name: stri
     ['test/when/time-model.test.ts#model', 17],
   ],
   fields: [
-    ['adapters/inbox/shared-inbox.ts#SharedInbox', 16],
     // One for each message that waits. A group of its fields would be one more object for each.
     ['src/core/message.ts#Message', 25],
     // One for each vehicle, copied with each of its messages, and nearly all of it is `undefined` for most.

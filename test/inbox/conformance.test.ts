@@ -35,7 +35,7 @@ describe('control: the suite finds an inbox that', () => {
   const broken: readonly (readonly [string, Parameters<typeof inboxConformance>[0]])[] = [
     ['forgets what it was given', { create: (s) => ({ ...memoryInbox()(s), put: async () => {} }) }],
     ['never forgets', { create: (s) => ({ ...memoryInbox()(s), settle: async () => {} }) }],
-    ['is never full', { create: (s) => memoryInbox()({ ...s, pendingMessages: 1e9, pendingBytes: 1e9 }) }],
+    ['is never full', { create: (s) => memoryInbox()({ ...s, limits: { pendingMessages: 1e9, pendingBytes: 1e9 } }) }],
     [
       'loses dead letters',
       {

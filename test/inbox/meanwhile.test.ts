@@ -8,7 +8,7 @@ import { partitionOf } from '../../adapters/inbox/kafka/records.ts'
 import { Meanwhile } from '../../adapters/inbox/meanwhile.ts'
 import type { Moved, Server } from '../../adapters/inbox/meanwhile/way.ts'
 import { fakeClock } from '../../src/testing.ts'
-import { id, lettersIn, message } from '../../src/testing/kept-message.ts'
+import { archiveOf, id, lettersIn, message } from '../../src/testing/kept-message.ts'
 import { data } from '../dispatch/scene.ts'
 import { silent } from '../vehicles/scene.ts'
 import { clientOf, FakeCluster } from './kafka-cluster.ts'
@@ -289,7 +289,7 @@ test('a message that the server never takes is a dead letter in the file, and ho
   // An operator makes it wait again.
   const file = storedInbox(on)(settingsOf({ clock }).settings)
   expect(await lettersIn(file, { limit: 10 })).toHaveLength(1)
-  await file.archive?.revive(id(7))
+  await archiveOf(file)?.revive(id(7))
   const next = await scene({ on })
   await next.put(20)
   await next.clock.advance(1_000)

@@ -22,7 +22,7 @@ function other(says: Partial<Inbox>, observe: Observer = {}): Other {
     given = settings
     return {
       durability: 'replicated',
-      handsOut: 'elsewhere',
+      shared: { handsOut: 'elsewhere' },
       open: async () => ({ waiting: nothing() }),
       async put(messages: readonly InboxMessage[]) {
         if (made.failure !== undefined) throw made.failure
@@ -102,15 +102,14 @@ describe('an inbox whose messages are handed out elsewhere', () => {
 
   test('learns the option `ack`, which it may refuse', () => {
     let ack: unknown
-    scene({ ack: 'handled', inbox: (settings) => ((ack = settings.ack), { ...bare, handsOut: 'shared' }) })
+    scene({ ack: 'handled', inbox: (settings) => ((ack = settings.ack), { ...bare, shared: { handsOut: 'shared' } }) })
     expect(ack).toBe('handled')
   })
 })
 
 test('a process that takes no messages counts each one that is posted to it as a gap, and the gap goes to the others', async () => {
   const { post, puts, clock, receiver } = other({
-    handsOut: 'shared',
-    takesNone: { error: 'inbox_unavailable', hint: 'Post to another process.' },
+    shared: { handsOut: 'shared', takesNone: { error: 'inbox_unavailable', hint: 'Post to another process.' } },
   })
   const { status, body } = await post([data('A', 1), data('A', 2)])
   expect([status, body]).toEqual([503, expect.stringContaining('Post to another process.')])
@@ -121,7 +120,7 @@ test('a process that takes no messages counts each one that is posted to it as a
 })
 
 test('where messages keep the order of gaps, all open gaps go in one put in front of the next message', async () => {
-  const there = other({ keepsOrder: true })
+  const there = other({ shared: { handsOut: 'elsewhere', keepsOrder: true } })
   there.failure = away
   for (const vin of ['A', 'B', 'C']) await there.post(data(vin, 1))
   there.failure = undefined
@@ -134,7 +133,7 @@ test('where messages keep the order of gaps, one that opens while the event of a
   let isAway = true
   let store = (): void => {}
   const { post, receiver } = other({
-    keepsOrder: true,
+    shared: { handsOut: 'elsewhere', keepsOrder: true },
     async put(messages: readonly InboxMessage[]) {
       if (isAway && messages.some(({ kind }) => kind === 'wire')) throw away
       puts.push(messages.map(({ kind, lane }) => `${kind} ${lane}`))
@@ -154,7 +153,7 @@ test('where messages keep the order of gaps, one that opens while the event of a
 test('the inbox learns for how long the receiver has not taken messages while it stops', async () => {
   const there = other({})
   await there.post(data('A', 1))
-  expect(there.settings().notListeningMs?.()).toBe(0)
+  expect(there.settings().receiver?.notListeningMs?.()).toBe(0)
   let close = (): void => {}
   const takeUntil = new Promise<void>((resolve) => {
     close = resolve
@@ -162,7 +161,7 @@ test('the inbox learns for how long the receiver has not taken messages while it
   const drained = there.receiver.drain({ takeUntil, notListeningMs: () => there.clock.now() - closedAt })
   const closedAt = there.clock.now()
   await there.clock.advance(700)
-  expect(there.settings().notListeningMs?.()).toBe(700)
+  expect(there.settings().receiver?.notListeningMs?.()).toBe(700)
   close()
   await drained
 })
@@ -170,11 +169,13 @@ test('the inbox learns for how long the receiver has not taken messages while it
 test('at a stop, handlers that run may finish before the work of the process is broken off', async () => {
   const order: string[] = []
   const there = other({
-    handsOut: 'shared',
-    async finish(withinMs, breakOff) {
-      order.push(`within ${withinMs}`)
-      await breakOff()
-      order.push('broken off')
+    shared: {
+      handsOut: 'shared',
+      async finish(withinMs, breakOff) {
+        order.push(`within ${withinMs}`)
+        await breakOff()
+        order.push('broken off')
+      },
     },
     async close() {
       order.push('closed')

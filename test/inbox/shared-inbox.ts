@@ -48,7 +48,6 @@ export function sharedInbox(): SharedInbox {
 
   const inbox: Inbox = {
     durability: 'replicated',
-    handsOut: 'shared',
     open: async () => ({ waiting: nothing() }),
     put: async () => {},
     async claim(id): Promise<Claim | undefined> {
@@ -59,10 +58,13 @@ export function sharedInbox(): SharedInbox {
       found.deliveries += 1
       return { message: found.message, deliveries: found.deliveries - 1, replayed: false }
     },
-    async isStillHeld(id) {
-      const found = kept.get(id)
-      await shared.step('held')
-      return found !== undefined && kept.get(id) === found
+    shared: {
+      handsOut: 'shared',
+      async isStillHeld(id) {
+        const found = kept.get(id)
+        await shared.step('held')
+        return found !== undefined && kept.get(id) === found
+      },
     },
     async settle(id, { as } = { as: 'done' }) {
       const found = kept.get(id)

@@ -6,7 +6,7 @@ import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { type FakeClock, fakeClock } from 'fleethook/testing'
 import { createReceiver } from 'fleethook'
 import { describe, expect, test, vi } from 'vitest'
-import { message as kept, reason, lettersIn } from '../../src/testing/kept-message.ts'
+import { archiveOf, message as kept, reason, lettersIn } from '../../src/testing/kept-message.ts'
 import { settableClock } from '../dispatch/fake-clock.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
@@ -16,7 +16,7 @@ const startMs = Date.UTC(2026, 10, 21, 10)
 const hourMs = 3_600_000
 
 async function begin(path: string, clock: Clock, open: KeptGap[] = [], held = false) {
-  const { settings } = settingsOf({ clock, openGaps: () => open })
+  const { settings } = settingsOf({ clock, receiver: { openGaps: () => open } })
   const inbox = sqliteInbox({ path, waitMs: 0 })(settings)
   const { gaps = [] } = await inbox.open({ listeningWasKept: held })
   return { inbox, gaps }
@@ -260,14 +260,14 @@ test('stats: the size, the dead letters kept, the age of the oldest message and 
   await inbox.put([kept(1), kept(2), kept(3)])
   await inbox.settle(kept(1).id, { as: 'dead', reason })
   await inbox.settle(kept(2).id, { as: 'dead', reason })
-  await inbox.archive?.discard(kept(1).id)
+  await archiveOf(inbox)?.discard(kept(1).id)
   const found = inbox.stats?.()
   expect(found).toMatchObject({ deadLetters: 1 })
   expect(found?.bytes).toBe(statSync(path).size + statSync(`${path}-wal`).size)
   expect(found?.oldestWaitingMs).toBe(clock.now() - Number.parseInt('018dd9c43fd7', 16))
   expect(found?.commitMs?.counts.reduce((sum, each) => sum + each)).toBe(4)
   expect(found?.commitMs?.counts).toHaveLength((found?.commitMs?.bounds.length ?? 0) + 1)
-  await inbox.archive?.revive(kept(2).id)
+  await archiveOf(inbox)?.revive(kept(2).id)
   expect(inbox.stats?.()).toMatchObject({ deadLetters: 0 })
   await inbox.close()
   expect(existsSync(path)).toBe(true)

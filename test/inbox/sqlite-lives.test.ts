@@ -83,7 +83,7 @@ class Fleet {
     const open: InboxGap[] = []
     const openGaps = (): KeptGap[] =>
       open.map((gap) => ({ ...gap, missed: gap.missed ?? 0, toMs: gap.toMs ?? this.#clock.now() }))
-    const { settings } = settingsOf({ clock: this.#clock, openGaps })
+    const { settings } = settingsOf({ clock: this.#clock, receiver: { openGaps } })
     const inbox = sqliteInbox({ path: this.#path(at), waitMs: 0 })(settings)
     const opened = await inbox.open()
     open.push(...(opened.gaps ?? []))

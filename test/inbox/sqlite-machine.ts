@@ -5,7 +5,7 @@ import { FleethookError } from 'fleethook'
 import type { Inbox } from 'fleethook/extend'
 import { fakeClock } from 'fleethook/testing'
 import { expect } from 'vitest'
-import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
+import { archiveOf, message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { type InboxFile, inboxOn, withCalls } from './sqlite-store.ts'
 
@@ -127,7 +127,7 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       (n) =>
         ask(
           n,
-          async () => inbox.archive?.revive(kept(n).id),
+          async () => archiveOf(inbox)?.revive(kept(n).id),
           (revived) => backAgain(n, revived),
         ),
     ],
@@ -136,11 +136,11 @@ export async function machine(newPath: () => string, slow: boolean): Promise<Mac
       (n) =>
         ask(
           n,
-          async () => inbox.archive?.revive(kept(n).id),
+          async () => archiveOf(inbox)?.revive(kept(n).id),
           (revived) => backAgain(n, revived),
         ),
     ],
-    discard: ['dead', (n) => ask(n, async () => inbox.archive?.discard(kept(n).id), becomes(n, 'gone'), true)],
+    discard: ['dead', (n) => ask(n, async () => archiveOf(inbox)?.discard(kept(n).id), becomes(n, 'gone'), true)],
   }
 
   function backAgain(n: number, revived: { readonly id: string } | undefined): void {

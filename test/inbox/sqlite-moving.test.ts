@@ -29,7 +29,7 @@ interface Life {
 }
 
 async function begin(path: string, options: Partial<SqliteInboxOptions> = {}): Promise<Life> {
-  const { settings, reported } = settingsOf({ clock, openGaps: () => [] })
+  const { settings, reported } = settingsOf({ clock, receiver: { openGaps: () => [] } })
   const inbox = sqliteInbox({ path, waitMs: 0, ...options })(settings)
   return { inbox, opened: await inbox.open(), log: reported.log }
 }
@@ -152,7 +152,7 @@ test('gaps move, and that of a crash, and are reported once. What a crash left i
   const at = folder()
   const path = join(at, 'inbox-b.db')
   const gap = { vin: 'A', reason: 'inbox_full', fromMs: startMs, toMs: startMs + 5, missed: 2 } as const
-  const { settings } = settingsOf({ clock, openGaps: () => [gap] })
+  const { settings } = settingsOf({ clock, receiver: { openGaps: () => [gap] } })
   const first = sqliteInbox({ path, waitMs: 0 })(settings)
   await first.open()
   await first.put(received('theirs', [1]))
@@ -178,9 +178,9 @@ test('what waits for a branch moves to the branch of the same name, also what on
   const withBranch = async (
     file: string,
   ): Promise<Record<'front' | 'crm', Inbox> & { waiting: readonly Waiting[] }> => {
-    const { settings } = settingsOf({ clock, openGaps: () => [] })
+    const { settings } = settingsOf({ clock, receiver: { openGaps: () => [] } })
     const front = sqliteInbox({ path: file, waitMs: 0 })(settings)
-    const itsOwn = settingsOf({ clock, openGaps: () => [] }).settings
+    const itsOwn = settingsOf({ clock, receiver: { openGaps: () => [] } }).settings
     const crm = front.reader?.('crm', { ...itsOwn, readersInMemory })
     if (crm === undefined) throw new Error('The inbox has one reader only.')
     await front.open()

@@ -2,6 +2,7 @@
 // tells it to.
 import process from 'node:process'
 import { sqliteInbox } from '../../adapters/inbox/sqlite.ts'
+import { readsNothing } from '../../adapters/inbox/forwarding.ts'
 import { FleethookError, withHint } from '../../src/base/errors.ts'
 import { systemClock } from '../../src/base/clock.ts'
 import { DeliveryIds } from '../../src/testing/kept-message.ts'
@@ -12,8 +13,8 @@ const silent = (): void => {}
 const ids = new DeliveryIds()
 
 const inbox = sqliteInbox({ path, waitMs: Number(waitMs), ...(thread === 'thread' ? { thread: true } : {}) })({
-  pendingMessages: undefined,
-  pendingBytes: undefined,
+  limits: { pendingMessages: undefined, pendingBytes: undefined },
+  read: readsNothing,
   clock: systemClock,
   log: { debug: silent, info: silent, warn: () => say('waits'), error: silent },
   on: silent,

@@ -1,4 +1,5 @@
 import type { InboxHost, Opened, Waiting } from 'fleethook/extend'
+import { readsNothing } from '../../adapters/inbox/forwarding.ts'
 import { systemClock } from '../../src/base/clock.ts'
 
 /** What an inbox logged and reported to its receiver. */
@@ -20,8 +21,8 @@ export function settingsOf(more: Partial<InboxHost> = {}): {
   const reported: Reported = { log: [], gaps: [], capacityReports: 0 }
   const say = (message: string): void => void reported.log.push(message)
   const settings: InboxHost = {
-    pendingMessages: undefined,
-    pendingBytes: undefined,
+    limits: { pendingMessages: undefined, pendingBytes: undefined },
+    read: readsNothing,
     clock: systemClock,
     log: { debug: silent, info: say, warn: say, error: say },
     ...more,

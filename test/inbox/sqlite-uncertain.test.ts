@@ -3,7 +3,7 @@ import type { Inbox } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock, type FakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
+import { archiveOf, message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { createFiles } from './sqlite-files.ts'
 import { settingsOf, waitingIn } from './sqlite-settings.ts'
 import { type InboxFile, inboxOn, type OpenedFile, rowOf, storeAt, transaction, withCalls } from './sqlite-store.ts'
@@ -57,11 +57,11 @@ describe('when a sync fails after the file was written', () => {
     // Reads after everything was written.
     await listed(inbox, { limit: 1 })
     fail()
-    await expect(inbox.archive?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
+    await expect(archiveOf(inbox)?.revive(kept(1).id)).rejects.toMatchObject({ code: 'inbox_unavailable' })
     await recovered()
     expect(await listed(inbox, { limit: 10 })).toMatchObject([{ id: kept(1).id, ...(settled && reason) }])
     expect(inbox.usage()).toEqual(nothing)
-    expect(await inbox.archive?.revive(kept(1).id)).toBeDefined()
+    expect(await archiveOf(inbox)?.revive(kept(1).id)).toBeDefined()
     expect(inbox.usage()).toEqual({ messages: 1, bytes: kept(1).bytes })
     await inbox.close()
   })
@@ -128,7 +128,7 @@ test('several crashes make one gap event, and the recorded gaps are removed when
   await Array.fromAsync(receiver.deadLetters.list())
   expect(await told.promise).toMatchObject({ reason: 'restarted', from: new Date(1_000) })
   // Reads after everything was written.
-  await made?.archive?.list('settled', { limit: 1 })
+  await (made && archiveOf(made))?.list('settled', { limit: 1 })
   await expect(gapsIn(path)).resolves.toBe(0)
   await receiver.drain()
 })

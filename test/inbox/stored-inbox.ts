@@ -83,7 +83,7 @@ export function storedInbox(on: Disk, faults: Faults = {}): InboxFactory {
     }
   }
 
-  return ({ pendingMessages = Infinity, pendingBytes = Infinity, clock }) => {
+  return ({ limits: { pendingMessages = Infinity, pendingBytes = Infinity }, clock }) => {
     let closed = false
     const makeSure = (messages: readonly InboxMessage[]): void => {
       if (closed) throw new FleethookError('inbox_unavailable', 'The disk is closed.')

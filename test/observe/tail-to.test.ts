@@ -179,8 +179,8 @@ test(
       secret,
       inbox: (settings) => ({
         ...memoryInbox()(settings),
-        handsOut: 'shared',
-        overall: () => ({ backlog, failing: undefined }),
+        shared: { handsOut: 'shared' },
+        stats: () => ({ backlog }),
       }),
     })
     const alone = createReceiver({ secret })

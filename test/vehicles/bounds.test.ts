@@ -78,7 +78,7 @@ test('a stored state that cannot be read is replaced by a new one, and its vehic
       ...{ secret: false, log, parts: [vehicles({ fields: 'all' })] },
       inbox(settings) {
         const made = inbox(settings)
-        made.vehicles?.keep({ vin, seq: 1, seenMs: 1, bytes: 10, text: () => text })
+        made.states?.keep({ vin, seq: 1, seenMs: 1, bytes: 10, text: () => text })
         return made
       },
     })

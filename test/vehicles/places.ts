@@ -21,8 +21,8 @@ export function inDurableObject(): Place {
   return {
     next:
       () =>
-      ({ keepsVehicles = false }) =>
-        objectInbox(storage, { ...keeping, keepsVehicles }),
+      ({ states }) =>
+        objectInbox(storage, { ...keeping, states }),
     end: () => {},
   }
 }

@@ -10,7 +10,7 @@ describe.each(['throws', 'rejects'] as const)('the state of a vehicle whose stor
   const failing = (isDown: () => boolean): InboxFactory => {
     return (settings) => {
       const inbox = memoryInbox()(settings)
-      const store = inbox.vehicles
+      const store = inbox.states
       if (store === undefined) throw new Error('no store')
       const load: VehicleStore['load'] = (vin) => {
         if (vin === '' || !isDown()) return store.load(vin)
@@ -18,7 +18,7 @@ describe.each(['throws', 'rejects'] as const)('the state of a vehicle whose stor
         if (how === 'rejects') return Promise.reject(error)
         throw error
       }
-      return Object.assign(Object.create(inbox), { vehicles: Object.assign(Object.create(store), { load }) })
+      return Object.assign(Object.create(inbox), { states: Object.assign(Object.create(store), { load }) })
     }
   }
 

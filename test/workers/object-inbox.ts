@@ -2,21 +2,31 @@
 import { ObjectInbox } from '../../adapters/inbox/durable-object/object-inbox.ts'
 import type { ObjectStorage } from '../../adapters/inbox/durable-object.ts'
 import type { InboxHost } from '../../src/extend.ts'
-import { usualSettings } from '../../src/testing/kept-message.ts'
+import { memoryVehicles, usualSettings } from '../../src/testing/kept-message.ts'
 
 interface Given extends Partial<InboxHost> {
+  readonly keepsVehicles?: boolean
+  readonly pendingMessages?: number
+  readonly pendingBytes?: number
   readonly maxBytes: number
   readonly dead: { readonly forMs: number; readonly maxBytes: number }
   /** Dead letters that were received at these times were deleted. */
   readonly dropped?: (receivedAtMs: readonly number[]) => void
 }
 
-export function objectInbox(storage: ObjectStorage, { maxBytes, dead, dropped, ...settings }: Given): ObjectInbox {
+export function objectInbox(storage: ObjectStorage, given: Given): ObjectInbox {
+  const { maxBytes, dead, dropped, keepsVehicles = false, pendingMessages, pendingBytes, ...settings } = given
+  const { limits } = usualSettings
   return new ObjectInbox(
     storage,
     { maxBytes, dead, kept: () => {} },
     {
       ...usualSettings,
+      limits: {
+        pendingMessages: pendingMessages ?? limits.pendingMessages,
+        pendingBytes: pendingBytes ?? limits.pendingBytes,
+      },
+      states: keepsVehicles ? memoryVehicles : undefined,
       ...settings,
       on(event) {
         if (event.type !== 'gap') return

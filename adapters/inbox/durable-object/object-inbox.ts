@@ -36,8 +36,8 @@ const expendedAtOnce = 100
 export class ObjectInbox implements Inbox {
   readonly durability = 'replicated'
   /** Time passes without the object. */
-  readonly watchesTime = false
-  readonly vehicles: ObjectVehicles | undefined
+  readonly time = 'elsewhere'
+  readonly states: ObjectVehicles | undefined
   readonly archive: Archive
   readonly readers: Map<string, ObjectReader> = new Map()
   readonly #store: ObjectStore
@@ -59,7 +59,7 @@ export class ObjectInbox implements Inbox {
     this.#knownReaders = new ReaderRows(store)
     const rows = new ReceiverRows(store.rows)
     this.#places = new Places({ store, rows, table: 'fleethook_vehicles', settings, options })
-    this.vehicles = this.#places.vehicles
+    this.states = this.#places.vehicles
     this.archive = this.#places.archive
     // Without readers, nobody waits for it.
     this.#opened.promise.catch(() => {})
@@ -281,11 +281,11 @@ export class ObjectInbox implements Inbox {
   #staleness(): Opened['gaps'] {
     const { sql } = this.#store.storage
     const noted = readMeta(sql, staleKey)
-    if (this.vehicles === undefined && noted === undefined) {
+    if (this.states === undefined && noted === undefined) {
       const newest = this.#places.states.newestPlace()
       if (newest !== undefined) writeMeta(sql, staleKey, String(msOfSeq(newest)))
     }
-    if (this.vehicles === undefined || noted === undefined) return undefined
+    if (this.states === undefined || noted === undefined) return undefined
     this.#staleFromMs = Number(noted)
     return [{ reason: 'stopped', fromMs: this.#staleFromMs }]
   }

@@ -53,10 +53,9 @@ const gapsEveryMs = 5_000
 /** A branch as a reader of the object: the same messages, with places of its own. */
 export class ObjectReader implements Inbox {
   readonly durability = 'replicated'
-  readonly handsOut = 'stored'
-  readonly watchesTime = false
-  readonly keepsGaps = true
-  readonly vehicles: ObjectVehicles | undefined
+  readonly shared = { handsOut: 'stored' } as const
+  readonly time = 'elsewhere'
+  readonly states: ObjectVehicles | undefined
   readonly archive: Archive
   readonly places: Places
   readonly #parts: ReaderParts
@@ -70,7 +69,7 @@ export class ObjectReader implements Inbox {
     this.#parts = parts
     this.#rows = new BranchRows(store.rows)
     this.places = new Places({ store, rows: this.#rows, table: vehiclesOf(name), settings, options })
-    this.vehicles = this.places.vehicles
+    this.states = this.places.vehicles
     this.archive = this.places.archive
   }
 
@@ -183,7 +182,7 @@ export class ObjectReader implements Inbox {
   saveGaps(): void {
     const { settings, knownReaders } = this.#parts
     if (this.#phase !== 'open' || this.#known === undefined) return
-    const text = JSON.stringify(settings.openGaps?.() ?? [])
+    const text = JSON.stringify(settings.receiver?.openGaps?.() ?? [])
     if (text === this.#saved.text) return
     knownReaders.note(this.#known.number, { gaps: text === '[]' ? null : text })
     Object.assign(this.#saved, { text, atMs: settings.clock.now() })
@@ -213,9 +212,9 @@ export class ObjectReader implements Inbox {
     const known = this.#known
     if (known === undefined) return []
     const newest = this.places.states.newestPlace()
-    if (this.vehicles === undefined && known.staleFrom === undefined && newest !== undefined)
+    if (this.states === undefined && known.staleFrom === undefined && newest !== undefined)
       knownReaders.note(known.number, { stale_from: msOfSeq(newest) })
-    const times = [known.leftAt, this.vehicles === undefined ? undefined : known.staleFrom]
+    const times = [known.leftAt, this.states === undefined ? undefined : known.staleFrom]
     const since = times.filter((time) => time !== undefined)
     return since.length === 0 ? known.gaps : [...known.gaps, { reason: 'stopped', fromMs: Math.min(...since) }]
   }

@@ -3,7 +3,13 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { pageBytes } from '../../../src/base/pages.ts'
 import { detachedContext, type RequestScope } from '../../../src/hosting/execution-context.ts'
 import type { Refusal } from '../../../src/http/answers.ts'
-import type { Archive, InboxMessage, KeptGap, ListedMessage } from '../../../src/inbox/inbox.ts'
+import {
+  type Archive,
+  archiveOf,
+  type InboxMessage,
+  type KeptGap,
+  type ListedMessage,
+} from '../../../src/inbox/inbox.ts'
 import type { SentVehicle } from '../../../src/inbox/vehicle-store.ts'
 import type { Forgotten, MessageSelection } from '../../../src/observe/dead-letters.ts'
 import type { Failing } from '../../../src/observe/stats.ts'
@@ -112,7 +118,7 @@ class ReaderInObject {
 
   async list({ what, which }: ArchiveQuestion): Promise<readonly ListedMessage[]> {
     await this.intake.readiness.open()
-    return (await this.intake.inbox.archive?.list(what, which)) ?? []
+    return (await archiveOf(this.intake.inbox)?.list(what, which)) ?? []
   }
 
   replayDead(which: Which): Promise<number> {
@@ -213,12 +219,12 @@ class Shard {
     this.#scope = scope
     this.#inbox = inbox
     this.#receiver = new ReaderInObject(intake, scope, clock, () => this.#branches.values())
-    this.#keepSilent(parts, inbox.vehicles)
+    this.#keepSilent(parts, inbox.states)
     behind.branches = parts.behind.branches?.behind(intake, (name, its) => {
       const own = { ...its, settings: inObject(its, clock) }
       const branch = new Intake(own, (settings) => inbox.reader(name, settings), scope)
       this.#branches.set(name, new ReaderInObject(branch, scope, clock))
-      this.#keepSilent(its, inbox.readers.get(name)?.vehicles)
+      this.#keepSilent(its, inbox.readers.get(name)?.states)
       return branch
     })
   }

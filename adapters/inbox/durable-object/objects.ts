@@ -11,12 +11,13 @@ import {
   type ListedMessage,
   RefusedElsewhere,
 } from '../../../src/inbox/inbox.ts'
+import type { Asked } from '../../../src/observe/observer.ts'
 import { bytesOfMessage, pageBytes } from '../../../src/base/pages.ts'
 import { laneOf } from '../../../src/inbox/receipts.ts'
 import type { Failing, FailingHandler } from '../../../src/observe/stats.ts'
 import type { SentVehicle, VehiclesElsewhere } from '../../../src/inbox/vehicle-store.ts'
 import { fnv1a } from '../../../src/wire/identity.ts'
-import { ForwardingInbox, readsNothing } from '../forwarding.ts'
+import { ForwardingInbox } from '../forwarding.ts'
 import type { Question, Questions, Reply } from './object.ts'
 import type { ObjectNamespace } from './platform.ts'
 
@@ -34,9 +35,9 @@ interface ObjectsOptions {
 export class ObjectsInbox extends ForwardingInbox {
   readonly durability = 'replicated'
   /** A Worker lives only while it has requests. */
-  readonly watchesTime = false
-  readonly vehiclesElsewhere: VehiclesElsewhere | undefined
-  readonly operator: NonNullable<Inbox['operator']>
+  readonly time = 'elsewhere'
+  override readonly shared: NonNullable<Inbox['shared']>
+  readonly archive: Asked
   readonly #options: ObjectsOptions
   readonly #settings: InboxHost
   readonly #everyShard: readonly number[]
@@ -48,15 +49,15 @@ export class ObjectsInbox extends ForwardingInbox {
   constructor(settings: InboxHost, options: ObjectsOptions, branch?: string) {
     super(settings)
     this.#branch = branch
-    this.#keepsVehicles = settings.keepsVehicles === true
+    this.#keepsVehicles = settings.states !== undefined
     this.#settings = settings
     this.#options = options
     this.#everyShard = Array.from({ length: options.shards }, (_, shard) => shard)
-    this.vehiclesElsewhere = settings.keepsVehicles === true ? this.#vehicles() : undefined
+    this.shared = { handsOut: 'elsewhere', states: settings.states && this.#vehicles() }
     const all: Pick<Archive, 'list'> = { list: (what, which) => this.#list(what, which) }
-    const { read = readsNothing } = settings
+    const { read } = settings
     const reader = createDeadLetterReader(all, read)
-    this.operator = {
+    this.archive = {
       deadLetters: {
         list: reader.list,
         get: reader.get,
@@ -72,12 +73,12 @@ export class ObjectsInbox extends ForwardingInbox {
 
   /** The objects give each message to the branch. What asks for it here asks them. */
   reader(name: string, settings: InboxHost): Inbox {
-    this.#keepsVehicles ||= settings.keepsVehicles === true
+    this.#keepsVehicles ||= settings.states !== undefined
     return new ObjectsInbox(settings, this.#options, name)
   }
 
   protected async forward(messages: readonly InboxMessage[], from?: RequestScope): Promise<void> {
-    const { openGaps = () => [] } = this.#settings
+    const { openGaps = () => [] } = this.#settings.receiver ?? {}
     const keepsVehicles = this.#keepsVehicles
     const env = from?.env ?? this.#options.bindings()
     // The event of a gap of all vehicles goes to one object, but the states in the others become uncertain, too.

@@ -52,10 +52,10 @@ export class Places {
 
   constructor(parts: PlacesParts) {
     const { store, rows, table, settings, options } = parts
-    const { pendingMessages = 50_000, pendingBytes = options.maxBytes } = settings
+    const { pendingMessages = 50_000, pendingBytes = options.maxBytes } = settings.limits
     this.#parts = parts
     this.states = new ObjectVehicles(store.rows, table)
-    this.vehicles = settings.keepsVehicles === true ? this.states : undefined
+    this.vehicles = settings.states !== undefined ? this.states : undefined
     this.room = new Room(store, rows, { ...options, pendingMessages, pendingBytes }, (times) => this.#dropped(times))
     this.archive = {
       // Keeping a settled message would cost one more row.

@@ -124,7 +124,7 @@ export class KafkaSystem implements SharedSystem {
 
   /** Connects to the cluster and checks its topics. */
   async connect(): Promise<void> {
-    const { clock, read = readsNothing } = this.#inbox
+    const { clock, read } = this.#inbox
     const settings = this.#settings
     const connector = new Connector(await loadClient(), settings)
     const found = await this.#find(connector, settings.confirmMs)

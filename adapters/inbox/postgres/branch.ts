@@ -5,6 +5,7 @@ import type { Refusal } from '../../../src/http/answers.ts'
 import type {
   Claim,
   HandledSubjects,
+  Inbox,
   InboxMessage,
   InboxHost,
   KeptGap,
@@ -14,7 +15,6 @@ import type {
 } from '../../../src/inbox/inbox.ts'
 import type { VehicleStore } from '../../../src/inbox/vehicle-store.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
-import type { Backlog, Failing, InboxStats } from '../../../src/observe/stats.ts'
 import { ForwardingInbox } from '../forwarding.ts'
 import { type AddedBranch, noteReported } from './branches.ts'
 import { type Database, databaseError } from './client.ts'
@@ -48,11 +48,9 @@ const againMs = 1_000
 /** A branch as a reader of the receiver's tables: the same messages, with places of its own. */
 export class PostgresBranch extends ForwardingInbox implements Follower {
   readonly durability: Durability = 'database'
-  override readonly handsOut: 'shared' | 'elsewhere'
-  readonly keepsOrder: boolean
-  readonly takesNone: Refusal | undefined
-  readonly vehicles: VehicleStore | undefined
-  readonly operator: Asked
+  override readonly shared: NonNullable<Inbox['shared']>
+  readonly states: VehicleStore | undefined
+  readonly archive: Asked
   readonly name: string
   readonly tables: Tables
   readonly #parts: BranchParts
@@ -68,11 +66,15 @@ export class PostgresBranch extends ForwardingInbox implements Follower {
     this.#parts = parts
     this.name = name
     this.tables = places.tables
-    this.handsOut = partitions === undefined ? 'elsewhere' : 'shared'
-    this.keepsOrder = places.vehicles !== undefined
-    this.takesNone = takesNone
-    this.vehicles = places.vehicles
-    this.operator = operator
+    this.shared = {
+      handsOut: partitions === undefined ? 'elsewhere' : 'shared',
+      takesNone,
+      keepsOrder: places.vehicles !== undefined,
+      isStillHeld: async (id) => (await this.#reader?.isStillHeld(id)) === true,
+      finish: (withinMs, breakOff) => this.#reader?.finish(withinMs, breakOff) ?? breakOff(),
+    }
+    this.states = places.vehicles
+    this.archive = operator
   }
 
   /** What this branch has in hand here. */
@@ -82,11 +84,11 @@ export class PostgresBranch extends ForwardingInbox implements Follower {
 
   /** The gaps that no event reports yet. */
   get openGaps(): readonly KeptGap[] {
-    return this.#parts.settings.openGaps?.() ?? []
+    return this.#parts.settings.receiver?.openGaps?.() ?? []
   }
 
   handlers(): readonly HandledSubjects[] {
-    return this.#parts.settings.handlers?.() ?? []
+    return this.#parts.settings.receiver?.handlers?.() ?? []
   }
 
   /** A process that has ended left a gap of this branch. */
@@ -115,10 +117,6 @@ export class PostgresBranch extends ForwardingInbox implements Follower {
     return this.#reader?.claim(id)
   }
 
-  async isStillHeld(id: string): Promise<boolean> {
-    return (await this.#reader?.isStillHeld(id)) === true
-  }
-
   override settle(id: string, outcome?: Outcome): Settled | Promise<Settled> {
     return this.#reader?.settle(id, outcome)
   }
@@ -127,18 +125,9 @@ export class PostgresBranch extends ForwardingInbox implements Follower {
     return this.#reader?.usage() ?? super.usage()
   }
 
-  stats(): InboxStats {
-    return { oldestWaitingMs: this.#reader?.oldestMs() }
-  }
-
-  overall(): { readonly backlog: Backlog | undefined; readonly failing: Failing | undefined } {
+  stats(): ReturnType<NonNullable<Inbox['stats']>> {
     const { backlog, failing } = this.#parts.places.watch
-    return { backlog, failing }
-  }
-
-  async finish(withinMs: number, breakOff: () => Promise<void>): Promise<void> {
-    if (this.#reader === undefined) await breakOff()
-    else await this.#reader.finish(withinMs, breakOff)
+    return { oldestWaitingMs: this.#reader?.oldestMs(), backlog, failing }
   }
 
   override close(): Promise<void> {

@@ -3,7 +3,6 @@ import type { InboxHost } from '../../../src/inbox/inbox.ts'
 import type { Asked } from '../../../src/observe/observer.ts'
 import { failingOf } from '../../../src/observe/stats.ts'
 import { createMessages, deadLettersOf } from '../../../src/operator/archive.ts'
-import { readsNothing } from '../forwarding.ts'
 import { failingMessages, Watch } from './backlog.ts'
 import type { Database } from './client.ts'
 import type { Place } from './endings.ts'
@@ -40,11 +39,11 @@ export class Places implements Hand {
 
   constructor(parts: PlacesParts) {
     const { db, clock, settings, inbox, tables } = parts
-    const { log, read = readsNothing } = inbox
+    const { log, read } = inbox
     this.#parts = parts
     this.tables = tables
     this.rows = new VehicleRows(db, tables)
-    this.vehicles = inbox.keepsVehicles === true ? this.rows : undefined
+    this.vehicles = inbox.states !== undefined ? this.rows : undefined
     const onAhead = (aheadMs: number): void => log.warn(clockAhead, { schema: settings.schema, aheadMs })
     const store = new Store(db, clock, settings, onAhead, tables)
     this.#store = store

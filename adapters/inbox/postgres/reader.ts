@@ -188,7 +188,7 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
 
   async #areReported(reason: GapReason): Promise<boolean> {
     const untilMs = elapsedMs(this.clock) + reportedMs
-    const { openGaps } = this.#options.inbox
+    const { openGaps } = this.#options.inbox.receiver ?? {}
     const isOpen = (): boolean => openGaps?.().some((gap) => gap.reason === reason) === true
     while (isOpen() && !this.isClosed && elapsedMs(this.clock) < untilMs) await this.nextChange()
     return !isOpen()
@@ -333,7 +333,7 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
   }
 
   protected override get isFull(): boolean {
-    const messages = this.#options.inbox.inLanes?.() ?? this.byId.size
+    const messages = this.#options.inbox.receiver?.inLanes?.() ?? this.byId.size
     return messages + this.#over.size >= this.mostMessages || this.#texts.bytes >= this.mostBytes
   }
 

@@ -24,7 +24,7 @@ export class Room {
   constructor(
     db: Database,
     tables: Tables,
-    { pendingMessages = Infinity, pendingBytes = Infinity }: Pick<InboxHost, 'pendingMessages' | 'pendingBytes'>,
+    { pendingMessages = Infinity, pendingBytes = Infinity }: InboxHost['limits'],
   ) {
     this.#db = db
     this.#tables = tables

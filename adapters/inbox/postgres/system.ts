@@ -57,7 +57,7 @@ export class PostgresSystem implements SharedSystem, Marks {
       me: this.#id,
       local: clock.local,
       log,
-      declared: () => [...declaredBy(inbox.handlers?.() ?? []), ...this.#branches.declared].toSorted(),
+      declared: () => [...declaredBy(inbox.receiver?.handlers?.() ?? []), ...this.#branches.declared].toSorted(),
     })
     this.#places = this.#placesOf(inbox, new Tables(settings.schema, receiver))
     this.#writer = this.#writerOf(this.#places, () => this.#branches.all)
@@ -137,7 +137,7 @@ export class PostgresSystem implements SharedSystem, Marks {
       db: this.db,
       settings,
       places,
-      room: new Room(this.db, tables, settings),
+      room: new Room(this.db, tables, settings.limits),
       writer: this.#writerOf(places, () => []),
       partitions: this.#settings.role === 'receive' ? undefined : this.#partitions,
       takesNone,

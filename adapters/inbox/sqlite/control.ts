@@ -38,7 +38,7 @@ export function createControl(path: string, settings: InboxHost): Control {
   return {
     open() {
       const { log } = settings
-      const operator = settings.operator?.()
+      const operator = settings.receiver?.operator?.()
       if (operator === undefined) return
       const socket = controlPath(path)
       const failed = (error: unknown): void =>

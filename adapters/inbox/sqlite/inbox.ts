@@ -46,7 +46,7 @@ function partsOf(file: InboxFile, settings: InboxHost, options: SqliteSettings) 
       believed,
       [...readers.values()].map((reader) => reader.sign),
     )
-  const pending = new Pending(settings, options.maxBytes)
+  const pending = new Pending(settings.limits, options.maxBytes)
   // What waits for a branch waits for the receiver, too, or did before.
   const held = {
     get fileBytes() {
@@ -63,8 +63,8 @@ function partsOf(file: InboxFile, settings: InboxHost, options: SqliteSettings) 
 /** The inbox of the receiver, and what all readers of its file share. */
 export class SqliteInbox implements Inbox {
   readonly durability = 'disk'
-  readonly keepsGaps = true
-  readonly vehicles: VehicleStore | undefined
+  readonly time = 'kept'
+  readonly states: VehicleStore | undefined
   readonly archive: Archive
   readonly #parts: Parts
   /** Dead letters that were deleted, because they had to make room or were too old, and that no line of the log has counted. */
@@ -79,7 +79,7 @@ export class SqliteInbox implements Inbox {
   constructor(file: InboxFile, settings: InboxHost, options: SqliteSettings) {
     this.#parts = partsOf(file, settings, options)
     const { commits, health, places, readers, control } = this.#parts
-    this.vehicles = places.states
+    this.states = places.states
     this.archive = places.archive
     // Without readers, nobody waits for it.
     this.#opened.promise.catch(() => {})

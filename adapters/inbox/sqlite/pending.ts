@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import { type InboxHost, neverFits, whyNeverFit } from '../../../src/inbox/inbox.ts'
 import { mostNewBytes, rowBytes, spaceFor } from './file/volume.ts'
 
-type Limits = Pick<InboxHost, 'pendingMessages' | 'pendingBytes'>
+type Limits = InboxHost['limits']
 
 /** The messages that wait or are claimed, and how many of them there may be. */
 export class Pending {

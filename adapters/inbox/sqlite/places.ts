@@ -66,7 +66,7 @@ export class Places {
     this.#file = new ReaderFile(file, commits.reader)
     this.pending = pending
     this.states =
-      settings.keepsVehicles === true ? new StateRows({ file: this.#file, clock, commits, health, failed }) : undefined
+      settings.states !== undefined ? new StateRows({ file: this.#file, clock, commits, health, failed }) : undefined
     commits.states = this.states
     this.moves = new Moves({ commits, pending, failed })
     this.claims = new Claims({ file: this.#file, commits, health })

@@ -45,9 +45,9 @@ interface Followed {
 /** A branch as a reader of the receiver's file: the same messages, with places of its own. */
 export class SqliteReader implements Inbox {
   readonly durability = 'disk'
-  readonly handsOut = 'stored'
-  readonly keepsGaps = true
-  readonly vehicles: VehicleStore | undefined
+  readonly shared = { handsOut: 'stored' } as const
+  readonly time = 'kept'
+  readonly states: VehicleStore | undefined
   readonly archive: Archive
   readonly places: Places
   /** The file has it, so new messages get places. */
@@ -61,18 +61,18 @@ export class SqliteReader implements Inbox {
     const { name, file, settings, options, commits, health } = parts
     this.#parts = parts
     const queue = commits.queueOf(name)
-    const pending = new Pending(settings, options.maxBytes)
+    const pending = new Pending(settings.limits, options.maxBytes)
     this.places = new Places({ file, settings, options, commits: queue, health, pending })
-    this.vehicles = this.places.states
+    this.states = this.places.states
     this.archive = this.places.archive
   }
 
   /** What this process says about it in the file. */
   get sign(): ReaderSign {
     const { name, settings } = this.#parts
-    const { keepsVehicles } = settings
+    const keepsVehicles = settings.states !== undefined
     // Gaps that it has not read yet stay in the file.
-    return { reader: name, keepsVehicles, gaps: this.#phase === 'open' ? settings.openGaps?.() : undefined }
+    return { reader: name, keepsVehicles, gaps: this.#phase === 'open' ? settings.receiver?.openGaps?.() : undefined }
   }
 
   get fileBytes(): number {
@@ -93,7 +93,7 @@ export class SqliteReader implements Inbox {
     if (this.#phase === 'closed') throw closedError(options.path)
     if (this.#found === undefined) {
       await commits.flush()
-      const { keepsVehicles } = settings
+      const keepsVehicles = settings.states !== undefined
       this.known(await health.read(() => file.addReader({ reader: name, keepsVehicles }, settings.clock.now())), false)
     }
     this.#phase = 'open'

@@ -10,11 +10,11 @@ export function signOfLife(
   believed: BelievedTime,
   readers: readonly ReaderSign[] = [],
 ): SignOfLife {
-  const { clock, openGaps, keepsVehicles } = settings
+  const { clock, states, receiver: { openGaps } = {} } = settings
   const uptimeMs = clock === systemClock ? machineUptimeMs() : Math.floor(elapsedMs(clock))
   believed.now()
   const gaps = openGaps?.()
-  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps, keepsVehicles, readers }
+  return { nowMs: clock.now(), believed: believed.state, uptimeMs, gaps, keepsVehicles: states !== undefined, readers }
 }
 
 /**

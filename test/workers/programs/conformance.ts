@@ -10,8 +10,8 @@ import { lettersIn, usualSettings } from '../../../src/testing/kept-message.ts'
 export type Outcome = readonly [name: string, failure: string | undefined]
 
 function inboxOn(storage: ObjectStorage, settings: InboxHost): Inbox {
-  const { pendingMessages = 1_000, pendingBytes = 1_000_000, keepsVehicles = false } = settings
-  return objectInbox(storage, { ...limits, keepsVehicles, pendingMessages, pendingBytes })
+  const { pendingMessages = 1_000, pendingBytes = 1_000_000 } = settings.limits
+  return objectInbox(storage, { ...limits, states: settings.states, pendingMessages, pendingBytes })
 }
 
 const counted = { id: '018dd9c4-3fd4-7000-8000-000000000000', lane: 'V', text: '{}', bytes: 2, receivedAt: 1 }
@@ -40,7 +40,7 @@ async function rowsWritten(storage: CountingStorage, keepsVehicles: boolean, bra
   )
   const readers = Array.from({ length: branches }, (_, nth) => inbox.reader(`crm${nth}`, usualSettings))
   await inbox.open()
-  inbox.vehicles?.keep(state)
+  inbox.states?.keep(state)
   rows = 0
   await inbox.put([{ ...counted, door: 'root', kind: 'wire' }])
   await inbox.claim(counted.id)
