@@ -98,7 +98,7 @@ export function durableObjectInbox<Bindings = never>(options: DurableObjectInbox
     give()
     return new ObjectsInbox(settings, { objects, shards, bindings: () => bindings })
   }
-  const inbox = Object.assign(create, { useEnv, place: { of: 'durableObjectInbox', takes: true } as const })
+  const inbox = Object.assign(create, { useEnv })
   made.set(inbox, { maxBytes, dead })
   return inbox
 }

@@ -45,5 +45,5 @@ export function kafkaInbox(options: KafkaInboxOptions): InboxFactory {
     give()
     return new SharedInbox(settings.role, own, new KafkaSystem(settings, own), settings.meanwhile)
   }
-  return Object.assign(create, { place: { of: 'kafkaInbox', takes: true } as const })
+  return create
 }

@@ -1,5 +1,4 @@
 import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainable.ts'
-import { erasedIn, type Forgotten } from '../observe/dead-letters.ts'
 import type { Erased } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
@@ -7,21 +6,10 @@ import { letGo } from '../operator/operated.ts'
 import type { Behind, BranchesBehind, Intake, ReceiverParts } from '../receiver/intake.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
 
-interface Joined {
-  readonly name: string
-  readonly branch: BranchBehind
-  /** Its inbox could not be opened. The next message tries again. */
-  readonly failed: (error: unknown) => void
-}
-
 /** The branches of a receiver. They open and stop with it, and it never waits for a branch that fails. */
 export class Branches implements BranchesBehind {
   readonly #byName: Behind['byName']
-  /** Where they keep messages: the files, or the schemas. */
-  readonly places: Set<string> = new Set()
-  /** The branches that read the inbox of the receiver, by name. */
-  readonly #readers = new Map<string, Intake>()
-  readonly #joined: Joined[] = []
+  readonly #intakes = new Map<string, Intake>()
   /** Resolves when a drain of the receiver has ended all work. */
   readonly #whenQuiet: Promise<void>
   #quiet: () => void = () => {}
@@ -32,31 +20,23 @@ export class Branches implements BranchesBehind {
     if (front.isClosed) this.quiet()
   }
 
-  add(name: string, joined: Joined, opened: OpenOptions | undefined): void {
-    this.#byName.set(name, joined.branch)
-    this.#joined.push(joined)
-    if (opened !== undefined) void joined.branch.open(opened).catch(joined.failed)
-  }
-
-  /** A branch that reads the inbox of the receiver. */
-  addReader(name: string, branch: BranchBehind, intake: Intake, opened: OpenOptions | undefined): void {
+  add(name: string, branch: BranchBehind, intake: Intake, opened: OpenOptions | undefined): void {
     this.#byName.set(name, branch)
-    this.#readers.set(name, intake)
-    if (opened !== undefined) void this.#openReader(intake, opened)
+    this.#intakes.set(name, intake)
+    if (opened !== undefined) void this.#open(intake, opened)
   }
 
   behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind {
     const its = new Branches(front)
-    for (const [name, { parts }] of this.#readers) its.#readers.set(name, intakeOf(name, parts))
+    for (const [name, { parts }] of this.#intakes) its.#intakes.set(name, intakeOf(name, parts))
     return its
   }
 
   open(options: OpenOptions): void {
-    for (const intake of this.#readers.values()) void this.#openReader(intake, options)
-    for (const { branch, failed } of this.#joined) void branch.open(options).catch(failed)
+    for (const intake of this.#intakes.values()) void this.#open(intake, options)
   }
 
-  async #openReader(intake: Intake, options: OpenOptions): Promise<void> {
+  async #open(intake: Intake, options: OpenOptions): Promise<void> {
     try {
       await intake.readiness.open(options)
     } catch (error) {
@@ -66,26 +46,20 @@ export class Branches implements BranchesBehind {
   }
 
   tellStates(tell: (states: VehicleStates) => void): void {
-    for (const { states } of this.#readers.values()) if (states !== undefined) tell(states)
+    for (const { states } of this.#intakes.values()) if (states !== undefined) tell(states)
   }
 
   quiet(): void {
     this.#quiet()
   }
 
-  /** They take messages until the receiver has drained, in the same deadline. */
+  /** They take messages until the receiver has drained, in the same deadline. Its inbox closes when they have closed. */
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
-    const drained = [...this.#byName].map(async ([name, branch]): Promise<[string, DrainResult]> => [
-      name,
-      await branch.drain({
-        deadlineMs,
-        handlerGraceMs,
-        notListeningMs,
-        // The inbox of a receiver closes when its readers have closed.
-        takeUntil: this.#readers.has(name) ? this.#whenQuiet : front,
-      }),
-    ])
+    const own = { deadlineMs, handlerGraceMs, notListeningMs, takeUntil: this.#whenQuiet }
+    const drained = [...this.#intakes].map(
+      async ([name, intake]): Promise<[string, DrainResult]> => [name, await intake.drain(own)],
+    )
     const branches = Object.fromEntries(await Promise.all(drained))
     const { handled, left, lost } = await front
     return { handled, left, lost, branches }
@@ -93,26 +67,13 @@ export class Branches implements BranchesBehind {
 
   async letGo(vin: string): Promise<(erased: Erased) => void> {
     const notes: (readonly [name: string, note: (waiting: number) => void])[] = []
-    for (const [name, intake] of this.#readers) notes.push([name, await letGo(intake, vin)])
+    for (const [name, intake] of this.#intakes) notes.push([name, await letGo(intake, vin)])
     return ({ waitingOf }) => {
       for (const [name, note] of notes) note(waitingOf?.[name] ?? 0)
     }
   }
 
-  /** Adds what the branches erase of a vehicle to what the receiver has erased. */
-  async forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten> {
-    // Go on when a branch cannot erase now. The error says that some is left.
-    const others = this.#joined.filter(({ name }) => !this.#readers.has(name))
-    const asked = await Promise.allSettled(others.map(({ branch }) => branch.forget(vin, { dryRun })))
-    const all = [front]
-    for (const each of asked) {
-      if (each.status === 'rejected') throw each.reason
-      all.push(each.value)
-    }
-    return erasedIn(all)
-  }
-
   stats(): Readonly<Record<string, Stats>> {
-    return Object.fromEntries([...this.#byName].map(([name, branch]) => [name, branch.stats()]))
+    return Object.fromEntries([...this.#intakes].map(([name, { operator }]) => [name, operator.stats()]))
   }
 }

@@ -321,8 +321,8 @@ export class Core {
           }
           const { event, trouble, change } = message
           const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
-          if (trouble?.fatal === undefined) message.handlers = wanted
-          else message.handlers = await this.#leftOfGivenUp(message, wanted, trouble.fatal, mayEnd)
+          if (trouble?.fatal !== undefined) await this.#giveUp(message, wanted, trouble.fatal, mayEnd)
+          message.handlers = trouble?.fatal === undefined ? wanted : noHandlers
           if (message.isOver) return this.#endTurn(message, 'over')
         }
         next = this.#admit(message)
@@ -655,7 +655,7 @@ export class Core {
    */
   #ran(handler: Handler, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
     const asks = failure && requestOf(failure.error)
-    const how = this.#judge(handler, failure, asks)
+    const how = this.#judge(failure, asks)
     const first = attempts[0]?.message
     if (how === 'done' || how === 'discarded' || how === 'given-up') {
       // What the handler calls works. Closing starts messages at once, and a message that still found the breaker would try without end.
@@ -708,13 +708,11 @@ export class Core {
 
   /** How a run ended: the rows of the table of `#ran`. */
   #judge(
-    { isBranch }: Handler,
     failure: Ran,
     asks: ReturnType<typeof requestOf>,
   ): 'done' | 'discarded' | 'given-up' | 'aborted' | 'asked' | 'failed' {
     if (failure === undefined) return 'done'
-    // A branch that has stopped rejects what it is handed, and the next process hands it over.
-    if (this.runner.isAbort(failure.error) || (isBranch && this.lifecycle.startsNoMore)) return 'aborted'
+    if (this.runner.isAbort(failure.error)) return 'aborted'
     if (asks?.kind === 'discard') return 'discarded'
     if (asks?.kind === 'give-up') return 'given-up'
     return asks?.kind === 'retry' ? 'asked' : 'failed'
@@ -782,22 +780,13 @@ export class Core {
   }
 
   /**
-   * The handlers of a message that is given up before it is tried here: its branches, unless another process ended with it since, which may be
-   * their fault. It is no dead letter when all of its other handlers had committed. `mayEnd`: none had, and its state may be at fault, too.
+   * A message is given up before it is tried here. It is no dead letter when all of its handlers had committed. `mayEnd`: none had, and its state may be
+   * at fault, too.
    */
-  async #leftOfGivenUp(
-    message: Message,
-    wanted: readonly Handler[],
-    fatal: string,
-    mayEnd: boolean,
-  ): Promise<readonly Handler[]> {
-    const isFirst = message.crashes <= mostCrashes
-    const branches = wanted.filter(({ isBranch }) => isBranch)
-    const own = wanted.filter(({ isBranch }) => !isBranch)
+  async #giveUp(message: Message, wanted: readonly Handler[], fatal: string, mayEnd: boolean): Promise<void> {
     const failed: Handler[] = []
-    for (const handler of own) if (!(await this.#hasMark(message, [handler]))) failed.push(handler)
-    if (own.length > 0 && !mayEnd) message.failForGood(fatal, isFirst ? failed : [...failed, ...branches])
-    return isFirst ? branches : noHandlers
+    for (const handler of wanted) if (!(await this.#hasMark(message, [handler]))) failed.push(handler)
+    if (wanted.length > 0 && !mayEnd) message.failForGood(fatal, failed)
   }
 
   /** Whether one of these handlers had committed before its process ended. */

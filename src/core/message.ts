@@ -30,8 +30,6 @@ export interface Handler {
   readonly mark: string | undefined
   /** Asks whether this run, or another run of it, has left its mark. `undefined`: it leaves none. */
   readonly hasMark: HasMark | undefined
-  /** It hands messages over to a branch. */
-  readonly isBranch?: true
 }
 
 /** What went wrong with a message. Only a failure makes one. */

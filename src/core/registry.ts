@@ -110,13 +110,6 @@ export class Registry {
     )
   }
 
-  /** A branch gets every message, before the handlers of its topic: a message that ends the process must not be kept from the branch. */
-  addBranch(handler: Handler): void {
-    for (const key of [...topics, 'malformed', 'timer', 'facts']) this.#subscribe(key, handler, true)
-    // Processes that share an inbox have the same branches.
-    this.added.push({ keys: [handler.name], filter: undefined, mark: undefined })
-  }
-
   /** The handlers for a message of these subjects: handlers of one message first, batches last. */
   handlersFor(
     event: FleetEvent | MalformedBody,
@@ -138,11 +131,11 @@ export class Registry {
     return inOrder(all)
   }
 
-  #subscribe(key: string, handler: Handler, isFirst: boolean = false): void {
+  #subscribe(key: string, handler: Handler): void {
     const { handlers, isFiltered, hasRepeated } = this.#byKey.get(key) ?? nobody
     const isRepeated = handler.mark !== undefined && handlers.some(({ mark }) => mark === handler.mark)
     this.#byKey.set(key, {
-      handlers: inOrder(isFirst ? [handler, ...handlers] : [...handlers, handler]),
+      handlers: inOrder([...handlers, handler]),
       isFiltered: isFiltered || handler.wants !== undefined,
       hasRepeated: hasRepeated || isRepeated,
     })

@@ -504,12 +504,6 @@ export interface InboxFactory {
   readonly clock?: (local: Clock) => Clock
   /** Called with the bindings of every request of a Worker, for calls that have none, such as for dead letters. */
   readonly useEnv?: (env: unknown) => void
-  /** The whole path of its file, if it has one: two receivers cannot share it. */
+  /** The whole path of its file, if it has one. */
   readonly file?: string
-  /** Whether it can be the inbox of a branch, or in front of one, depends on this. `takes`: whether it takes messages in this process. */
-  readonly place?: {
-    readonly of: 'postgresInbox' | 'kafkaInbox' | 'durableObjectInbox'
-    readonly name?: string
-    readonly takes: boolean
-  }
 }

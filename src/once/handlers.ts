@@ -64,7 +64,6 @@ export const markedOf = (handler: object): Marked | undefined => all.get(handler
 
 /** Logs, metrics and operators call a handler by the name of its function. */
 function marked<Made extends (...given: never[]) => unknown>(
-  of: string,
   name: string,
   hasMark: HasMark,
   withMark: (mark: string) => Made,
@@ -81,7 +80,7 @@ function marked<Made extends (...given: never[]) => unknown>(
     onBranch(branch) {
       const onIt = (mark: string): string => `${mark}@${branch}`
       const hasOnIt: HasMark = (mark, delivery) => hasMark(onIt(mark), delivery)
-      return { run: marked(of, name, hasOnIt, (mark) => withMark(onIt(mark))), mark: name, hasMark: hasOnIt }
+      return { run: marked(name, hasOnIt, (mark) => withMark(onIt(mark))), mark: name, hasMark: hasOnIt }
     },
   })
   return Object.defineProperty(run, 'name', { value: name })
@@ -120,7 +119,7 @@ export function onceHandlers<Transaction>(
       take(name)
       const withMark = (mark: string) => (what: What, context: Context) =>
         run(mark, [context.delivery], (tx) => handler(what, context, tx))
-      return marked(of, name, has, withMark)
+      return marked(name, has, withMark)
     },
     {
       batch<What, Context extends Several>(name: string, handler: Handled<readonly What[], Context, Transaction>) {
@@ -129,7 +128,7 @@ export function onceHandlers<Transaction>(
           run(mark, context.deliveries, (tx, which) =>
             handler(which === undefined ? what : what.filter((_, at) => which.includes(at)), context, tx),
           )
-        return marked(of, name, has, withMark)
+        return marked(name, has, withMark)
       },
     },
   )

@@ -49,8 +49,7 @@ export function operatedBy(intake: Intake): Intake['operator'] {
     handlersOf: (event) => registry.handlersFor(event, undefined, undefined).map(({ name }) => name),
     forget: async (vin, { dryRun = false } = {}) => {
       await intake.readiness.whenRecovered()
-      const erased = forgotten(await erase(intake, vin, dryRun))
-      return behind.branches?.forget(vin, dryRun, erased) ?? erased
+      return forgotten(await erase(intake, vin, dryRun))
     },
     branches: behind.byName,
   }

@@ -14,7 +14,6 @@ import { GapReporting } from '../gaps/gaps.ts'
 import type { Ack, DrainOptions, DrainResult, Durability, OpenOptions } from '../hosting/drainable.ts'
 import { isBound, noRequest, type RequestScope } from '../hosting/execution-context.ts'
 import type { Refusal } from '../http/answers.ts'
-import type { Forgotten } from '../observe/dead-letters.ts'
 import type { Stats } from '../observe/stats.ts'
 import {
   type Erased,
@@ -52,14 +51,13 @@ export interface BranchesBehind {
   open(options: OpenOptions): void
   /** The same branches behind another intake of this receiver: each Durable Object has one, and one for each of them, which `intakeOf` makes. */
   behind(front: Intake, intakeOf: (name: string, parts: ReceiverParts) => Intake): BranchesBehind
-  /** Tells the branches that read the receiver's inbox what it knows about time and gaps. */
+  /** Tells the branches what the receiver knows about time and gaps. */
   tellStates(tell: (states: VehicleStates) => void): void
   /** The receiver has drained, and puts nothing any more. Its inbox is closed after that. */
   quiet(): void
   drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult>
-  /** Ends the work on a vehicle in the branches that read the receiver's inbox. Resolves to a function that notes what was erased. */
+  /** Ends the work on a vehicle in the branches. Resolves to a function that notes what was erased. */
   letGo(vin: string): Promise<(erased: Erased) => void>
-  forget(vin: string, dryRun: boolean, front: Forgotten): Promise<Forgotten>
   stats(): Stats['branches']
 }
 
@@ -91,8 +89,6 @@ export class Intake {
   /** The newest state of each vehicle. `undefined`: nothing keeps it. */
   readonly vehicles: Vehicles<FieldCatalogue> | undefined
   readonly readiness: Readiness
-  /** Of a branch: the way of its timers, if that is not {@link putTimers}. */
-  timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
   /** For what no request brings: messages that the inbox finds, and gaps. */
   readonly scope: RequestScope
   isDraining = false

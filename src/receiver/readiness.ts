@@ -35,7 +35,6 @@ interface ReadinessHost {
       readonly branches: { open(options: OpenOptions): void } | undefined
     }
   }
-  readonly timersBy: ((timers: readonly TimerEvent[]) => Promise<boolean>) | undefined
   putTimers(timers: readonly TimerEvent[]): Promise<boolean>
   /** A drain waits for it. */
   during(run: () => Promise<void>): Promise<void>
@@ -176,7 +175,7 @@ export class Readiness {
       const states = shared?.handsOut === 'elsewhere' ? undefined : host.states
       await states?.recover(unapplied, receipts.reread, lastId)
       const startTimers = await states?.timers.find(
-        (timers) => host.timersBy?.(timers) ?? host.putTimers(timers),
+        (timers) => host.putTimers(timers),
         shared?.takesNone !== undefined ? 'none' : time === 'elsewhere' ? time : 'own',
       )
       this.#lastId = lastId

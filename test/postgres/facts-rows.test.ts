@@ -23,7 +23,6 @@ describe.skipIf(!hasPostgres)('on a server', () => {
     const log = await startLog<Noted>()
     const schema = `facts${(schemas += 1)}`
     await scene.prepare(schema)
-    if (facts.branch === true) await scene.prepare(`${schema}_own`)
     const begin = (nth: number): Promise<Target> => {
       const inbox = { postgres: scene.server.port, schema, role: nth === 0 ? 'receive' : 'both' } as const
       const settings: FactsProgramSettings = { facts, logPort: log.port, inbox }

@@ -15,21 +15,17 @@ export interface FactsProgramSettings {
 
 const { facts, logPort, inbox }: FactsProgramSettings = JSON.parse(process.env['SETTINGS'] ?? '{}')
 
-/** Of the receiver, and of its branch where that needs one of its own. */
-async function inboxes(): Promise<readonly [InboxFactory, (InboxFactory | undefined)?]> {
-  if ('sqlite' in inbox) return [(await import('../../adapters/inbox/sqlite.ts')).sqliteInbox({ path: inbox.sqlite })]
+async function openInbox(): Promise<InboxFactory> {
+  if ('sqlite' in inbox) return (await import('../../adapters/inbox/sqlite.ts')).sqliteInbox({ path: inbox.sqlite })
   const { postgresInbox } = await import('../../adapters/inbox/postgres.ts')
   const { poolOn } = await import('../postgres/transactions.ts')
   const { postgres, schema, role } = inbox
-  const db = poolOn(postgres, 6)
-  const own = facts.branch === true ? postgresInbox({ db, schema: `${schema}_own`, leaseMs: 1_500 }) : undefined
-  return [postgresInbox({ db, schema, role, leaseMs: 1_500 }), own]
+  return postgresInbox({ db: poolOn(postgres, 6), schema, role, leaseMs: 1_500 })
 }
 
 const note = (noted: Noted): Promise<unknown> =>
   fetch(`http://127.0.0.1:${logPort}`, { method: 'POST', body: JSON.stringify(noted) })
-const [ofReceiver, ofBranch] = await inboxes()
-const receiver = factsReceiver(facts, { secret: false, inbox: ofReceiver }, note, ofBranch)
+const receiver = factsReceiver(facts, { secret: false, inbox: await openInbox() }, note)
 await receiver.open()
 
 const answerTo = async (path: string | undefined, body: never): Promise<readonly [status: number, answer: unknown]> => {

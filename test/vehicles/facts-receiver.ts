@@ -1,6 +1,5 @@
 /* One receiver with each kind of rule over facts, and what can be asked of it: in a process of its own, in a Worker, or here. Bundled for Workers, too. */
 import { branch } from '../../src/branch.ts'
-import type { InboxFactory } from '../../src/extend.ts'
 import { createReceiver, type Receiver, type ReceiverOptions, vehicles } from '../../src/index.ts'
 import {
   all,
@@ -104,13 +103,8 @@ export interface FactsReceiver extends Pick<
   ask(question: Question, env?: object): Promise<unknown>
 }
 
-/** `note` is told by each handler, before it fails or hangs. `ofBranch`: the inbox of the branch, where it needs one of its own. */
-export function factsReceiver(
-  settings: FactsSettings,
-  options: ReceiverOptions,
-  note: Note,
-  ofBranch?: InboxFactory,
-): FactsReceiver {
+/** `note` is told by each handler, before it fails or hangs. */
+export function factsReceiver(settings: FactsSettings, options: ReceiverOptions, note: Note): FactsReceiver {
   const receiver = create(settings, options)
   const rules = rulesOf(settings)
   for (const [rule, edge] of Object.entries(rules.edges))
@@ -131,7 +125,7 @@ export function factsReceiver(
     const text = `${event.topic} ${vehicle?.fact(customer) ?? 'nobody'} ${vehicle?.value('Level')}`
     await note({ vin: event.vin, rule: 'topic', at: event.at.getTime(), id: event.id, acrossGap: false, text }, env)
   })
-  if (settings.branch === true) addBranch(receiver, note, ofBranch)
+  if (settings.branch === true) addBranch(receiver, note)
   return Object.assign(receiver, { ask: (question: Question, env?: object) => answerOf(receiver, question, env) })
 }
 
@@ -151,15 +145,12 @@ function rowOf(vin: string, rule: string, { id, at, acrossGap, revoked, miles }:
   return { vin, rule, at: at.getTime(), id, acrossGap, text }
 }
 
-function addBranch(receiver: Created, note: Note, inbox: InboxFactory | undefined): void {
+function addBranch(receiver: Created, note: Note): void {
   const parts = [vehicles({ fields: ['Gear'], facts: [customer] })] as const
-  branch(receiver, { name: 'own', parts, ...(inbox && { inbox }) }).when(
-    changed(customer),
-    ({ vin, change, id, vehicle }, { env }) => {
-      const text = `${change.to} of ${vehicle.facts.map(({ name }) => name).join()}`
-      return note({ vin, rule: 'branch', at: change.at.getTime(), id, acrossGap: change.acrossGap, text }, env)
-    },
-  )
+  branch(receiver, { name: 'own', parts }).when(changed(customer), ({ vin, change, id, vehicle }, { env }) => {
+    const text = `${change.to} of ${vehicle.facts.map(({ name }) => name).join()}`
+    return note({ vin, rule: 'branch', at: change.at.getTime(), id, acrossGap: change.acrossGap, text }, env)
+  })
 }
 
 /** A vehicle, as far as facts are concerned. `atThen`: its facts at another time. */

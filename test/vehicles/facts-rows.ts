@@ -56,7 +56,6 @@ interface PlacesOptions {
   readonly survives: boolean
   /** One place for most rows at the same time, because its clock is the real one. */
   readonly isShared?: boolean
-  readonly hasBranch?: boolean
   /** Only the rows that end its process. */
   readonly onlyCrashes?: boolean
 }
@@ -487,10 +486,9 @@ function settingsAt(startMs: number, unitMs: number): FactsSettings {
 
 /** A test for each row. */
 export function factRows(where: string, options: PlacesOptions): void {
-  const { unitMs, open, now, survives, isShared = false, hasBranch = true, onlyCrashes = false } = options
+  const { unitMs, open, now, survives, isShared = false, onlyCrashes = false } = options
   const units: Units = (count) => count * unitMs
-  const runs = ({ needs }: Row): boolean =>
-    needs === 'crash' ? survives : !onlyCrashes && (needs !== 'branch' || hasBranch)
+  const runs = ({ needs }: Row): boolean => (needs === 'crash' ? survives : !onlyCrashes)
   const opened = (more: Partial<FactsSettings> = {}): Promise<FactsPlace> => {
     const startMs = now()
     return open({ ...settingsAt(startMs, unitMs), ...more }, startMs)

@@ -1,4 +1,4 @@
-import { createReceiver, type GapEvent, memoryInbox, vehicles } from 'fleethook'
+import { createReceiver, type GapEvent, vehicles } from 'fleethook'
 import { branch, type BranchOptions } from 'fleethook/branch'
 import {
   durableObjectInbox,
@@ -304,9 +304,8 @@ test('an object of an earlier fleethook goes on with what it has, and without br
   expect(versionOf()).toBe('3')
 })
 
-test('a branch takes no inbox there, and has no objects of its own', () => {
+test('a branch has no objects of its own', () => {
   const { receiver, branches } = deploy({ storage: objectStorage() })
-  expect(() => branch(receiver, { name: 'other', inbox: memoryInbox() })).toThrow(/has no option `inbox`/)
   expect(() => inboxObject(branches['crm'] ?? receiver)).toThrow(/keeps its messages somewhere else/)
 })
 

@@ -29,5 +29,5 @@ async function open(settings: FactsSettings, startMs: number): Promise<FactsPlac
 
 factRows('facts in Durable Objects', {
   ...{ unitMs: 2_000, now: Date.now, open },
-  ...{ survives: true, isShared: true, hasBranch: false },
+  ...{ survives: true, isShared: true },
 })

@@ -160,7 +160,7 @@ export class SqliteInbox implements Inbox {
   }
 
   async forget(vin: string, dryRun: boolean): Promise<Erased> {
-    const { file, commits, health, places, readers, sign } = this.#parts
+    const { file, commits, health, places, readers } = this.#parts
     // What is still to be written of its messages must not come after.
     await commits.flush()
     const erased = { messages: 0, waiting: 0, deadLetters: 0 }
