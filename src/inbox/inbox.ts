@@ -287,6 +287,40 @@ export interface Archive {
  *
  * An inbox keeps messages, hands them out and deletes them. Lanes, retries and the decision that a message is dead are
  * shared code above it. `inboxConformance` in `fleethook/testing` defines what every inbox must do.
+ *
+ * Eight members are all that an inbox needs. The others are for what it can do besides.
+ *
+ * @example
+ * ```ts
+ * import { createReceiver, FleethookError } from 'fleethook'
+ * import type { InboxFactory, InboxMessage } from 'fleethook/extend'
+ *
+ * async function* nothing() {}
+ *
+ * const inMap: InboxFactory = ({ limits: { pendingMessages = 1_000 } }) => {
+ *   const kept = new Map<string, { message: InboxMessage; deliveries: number }>()
+ *   return {
+ *     durability: 'memory',
+ *     open: async () => ({ waiting: nothing() }),
+ *     put(messages) {
+ *       if (kept.size + messages.length > pendingMessages) throw new FleethookError('inbox_full', 'The map is full.')
+ *       for (const message of messages) kept.set(message.id, { message, deliveries: 0 })
+ *     },
+ *     claim(id) {
+ *       const found = kept.get(id)
+ *       return found && { message: found.message, deliveries: found.deliveries++, replayed: false }
+ *     },
+ *     settle(id, outcome) {
+ *       if (outcome?.as !== 'later') kept.delete(id)
+ *     },
+ *     usage: () => ({ messages: kept.size, bytes: [...kept.values()].reduce((sum, { message }) => sum + message.bytes, 0) }),
+ *     refusing: () => (kept.size < pendingMessages ? undefined : 'inbox_full'),
+ *     close: async () => {},
+ *   }
+ * }
+ *
+ * createReceiver({ secret: 'a-long-random-value', inbox: inMap })
+ * ```
  */
 export interface Inbox {
   readonly durability: Durability
