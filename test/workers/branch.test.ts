@@ -75,7 +75,7 @@ function deploy({ storage, branches = { crm: {} }, down = new Set(), inbox: opti
 const count = (storage: ObjectStorage, table: string): unknown =>
   storage.sql.exec(`SELECT count(*) AS count FROM ${table}`).toArray()[0]?.['count']
 
-test('a branch behind Durable Objects gets each message once, in order, under the same id, and the object keeps nothing of it afterwards', async () => {
+test('a branch behind Durable Objects gets each message once, in order, and the object keeps nothing of it afterwards', async () => {
   const storage = objectStorage()
   const { post: send, of } = deploy({ storage, branches: { crm: {}, sales: {} } })
   for (let at = 0; at < 10; at += 1) for (const vin of ['A', 'C', 'D']) expect(await send(vin, at)).toBe(200)
@@ -310,7 +310,7 @@ test('a branch has no objects of its own', () => {
 })
 
 describe('in workerd', () => {
-  test('after kills, each reader has handled every message that was acknowledged, in order, also the one that was down', async () => {
+  test('after kills, each reader has handled every message that was acknowledged, in order, under the same ids, also a branch that fails', async () => {
     await using running = await started({
       branch: { failing: { B: 3 } },
       receiver: { retry: { minMs: 20, maxMs: 100 } },
@@ -332,7 +332,7 @@ describe('in workerd', () => {
     for (const vin of vins) expect(ids(`crm ${vin}`)).toEqual(ids(vin))
   })
 
-  test('a message of a branch whose object ends each time becomes a dead letter of the branch', async () => {
+  test('a message that fails every attempt on a branch is a dead letter of that branch, also after a kill, and its replay is for that branch', async () => {
     await using running = await started({
       branch: { failing: { BAD: 3 } },
       receiver: { retry: { attempts: 2, minMs: 1, maxMs: 1 } },
