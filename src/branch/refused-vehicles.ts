@@ -11,8 +11,12 @@ interface Refused {
   at: number
   /** How often the message was refused. */
   times: number
-  /** How often it was refused again although others were taken since. */
+  /** It was refused again although others were taken since. */
+  wasProved: boolean
+  /** How often others were taken before it was refused, and again after it, with no new refusal between: the server refuses this one only. */
   proofs: number
+  /** Others were taken before it was refused last, and nothing has come after it yet. */
+  mayProve: boolean
   /** A message of this vehicle was given up, and none was taken since. */
   isGivenUp: boolean
   wasAlone: boolean
@@ -27,7 +31,7 @@ interface Refused {
  * | for the first time                                               | all: it waits |
  * | again, and nothing of another vehicle was taken since            | all: it waits |
  * | again, and another vehicle's was, by an answer of `aboutMessage` | this one      |
- * | twice so, by any other answer: a server's state can come and go  | this one      |
+ * | by any other answer, and others twice before and after it         | this one      |
  * | `triesAlone` times by `aboutMessage`, with no other vehicle      | this one      |
  *
  * After a message was given up, later messages of its vehicle need no new proof, until one is taken: a server that does not know a vehicle must
@@ -43,6 +47,10 @@ export class RefusedVehicles {
   taken(vehicle: string): void {
     this.#takenAt = this.#answers += 1
     this.#vehicles.delete(vehicle)
+    for (const refused of this.#vehicles.values()) {
+      if (refused.mayProve) refused.proofs += 1
+      refused.mayProve = false
+    }
   }
 
   /** Returns whether the answer is about this message. */
@@ -50,20 +58,25 @@ export class RefusedVehicles {
     const at = (this.#answers += 1)
     const known = this.#vehicles.get(vehicle)
     if (known === undefined || (known.id !== id && !known.isGivenUp)) {
-      this.#vehicles.set(vehicle, { id, at, times: 1, proofs: 0, isGivenUp: false, wasAlone: false })
+      // What was refused just before is no proof: the server refuses others, too.
+      for (const refused of this.#vehicles.values()) refused.mayProve = false
+      const mayProve = this.#takenAt > this.#refusedAt
+      const none = { wasProved: false, proofs: 0, isGivenUp: false, wasAlone: false }
+      this.#vehicles.set(vehicle, { id, at, times: 1, mayProve, ...none })
       this.#refusedAt = at
       return false
     }
     const speaksOfIt = aboutMessage.includes(status)
     const isSame = known.id === id
     const areOthersTaken = this.#takenAt > Math.max(isSame ? known.at : 0, this.#refusedAt)
-    if (areOthersTaken) known.proofs += 1
+    known.wasProved ||= areOthersTaken
+    known.mayProve = areOthersTaken
     known.times = isSame ? known.times + 1 : 1
     known.id = id
     known.at = at
     const isAlone = speaksOfIt && !known.wasAlone && known.times >= triesAlone && this.#vehicles.size === 1
     if (isAlone) known.wasAlone = true
-    else if (!areOthersTaken || known.proofs < (speaksOfIt ? 1 : 2)) return false
+    else if (!areOthersTaken || !(speaksOfIt ? known.wasProved : known.proofs >= 2 || known.isGivenUp)) return false
     known.isGivenUp = true
     return true
   }

@@ -127,6 +127,7 @@ test('no other code of the package reads the whole body of an answer', () => {
   const reads = /\b(?:answer|answered|response|reply)\b[^\n]{0,40}\.(?:text|json|arrayBuffer|blob|bytes)\(\)/
   const own = [
     // The page asks the receiver that it came from. The others read what their own process or object has made.
+    'adapters/inbox/durable-object/object.ts',
     'adapters/inbox/durable-object/objects.ts',
     'src/inspector/page/map.tsx',
     'src/inspector/page/receiver.ts',
