@@ -100,6 +100,8 @@ export class Partitions {
     if (!this.#tenants.delete(tenant) || this.#tenants.size > 0) return
     const { clock } = this.#options
     this.#closing.abort()
+    const opened = this.#opened?.catch(() => {})
+    if (opened !== undefined) await resolvedOr(opened, clock, lastMs)
     if (this.#loop !== undefined) await resolvedOr(this.#loop, clock, lastMs)
     await this.#handling.end().catch((error: unknown) => this.#failed('a stop could not be written', error))
     await this.#leases.release().catch((error: unknown) => this.#failed('leases could not be given back', error))

@@ -144,7 +144,10 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
       await db.run(`UPDATE ${tables.waiting} SET xid = pg_current_xact_id() WHERE xid >= pg_current_xact_id()`)
       await store.follow()
     })
+    // A drain can come while it opens. What joined now would never quit.
+    if (this.isClosed) return
     await partitions.join(this)
+    if (this.isClosed) return
     this.#loops = [
       this.repeat('messages could not be read', () => this.#read()),
       this.repeat('timers of vehicles could not be read', async () => {
