@@ -395,7 +395,7 @@ describe('after a restart', () => {
       const load = async (vin: string): Promise<undefined> => {
         if (fails && vin !== '') throw new Error('EIO')
       }
-      return { ...storedInbox(on)(settings), vehicles: { ...memoryVehicles(), load } }
+      return { ...storedInbox(on)(settings), states: { ...memoryVehicles(), load } }
     }
     const { receiver, post, clock } = scene({ inbox: flaky, parts: [vehicles({ fields: ['Odometer'] })] })
     receiver.on('data', () => {})

@@ -72,7 +72,7 @@ const pinned: Readonly<Record<string, { readonly values: string; readonly types:
     types: `
       AlertOccurrence AnyField AnyVehicleView Area Bounds Change Circle Clockwork Condition ConstantOf Curve CurveOptions CurvePart
       DeltaOption Duration Edge EdgeBatchHandler EdgeHandler EdgeMemory EdgeRecord EdgeResult EdgeStep EdgeTimer EdgeTopic Energy EnergyOptions Episode
-      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption Followed FreshOption GrowthOptions Happening Heard HoursOptions InvalidOption KnownFact Lasted
+      EpisodeEdge EpisodeOccurrence EpisodeOptions EpisodeRow Fact FactChange FactGiven FactTime FactTypes FactsBy FirstOption Followed FreshOption GrowthOptions Happening Heard HoursOptions InvalidOption KnownFact KnownThen Lasted
       LastingEdge Limit MarginOption Measure MeasureRules Measures Missed MovesOptions NumberField NumberOperand Occurrence Path PathOptions PathPoint
       PendingTimer PeriodOptions PlaceField Range RowOf Rules SetAllOptions SetAllResult Silence SilentOptions Span SqlValue SqliteValue Statement Timing TimingHost Trace VehicleEdge
       VehicleView VehiclesStats WithinOption`,
