@@ -29,7 +29,7 @@ export function defineMove(command: Command): void {
     clusterOptions(command),
     `With a second file, what waits, dead letters and gaps go there, all or nothing. With KAFKA_BROKERS or --brokers, what waits goes to the topic; dead letters and gaps stay in the file. Otherwise it goes to Postgres, with dead
 letters, gaps and the states of vehicles, which needs the package pg in your project. Each message is there before it leaves the file: when it was
-interrupted, run it again. Handled messages stay in the file.`,
+interrupted, run it again. Handled messages stay in the file, and what waits for branches does, too.`,
     runMove,
   )
 }
@@ -54,11 +54,15 @@ async function runMove(given: Tables & Cluster & Common, print: Print, file: str
     return
   }
   const moved: Moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  const { messages, deadLetters, gaps, vehicles } = moved
-  print(
-    { schema, ...moved },
-    () =>
+  const { messages, deadLetters, gaps, vehicles, left = [] } = moved
+  print({ schema, ...moved }, () =>
+    [
       `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
+      ...left.map(
+        (each) =>
+          `${each.messages} messages and ${each.deadLetters} dead letters of the branch ${each.branch} stay in ${file}: start a receiver with this file and the branch until it has handled them.`,
+      ),
+    ].join('\n'),
   )
 }
 

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { type Clock, createReceiver, type GapEvent, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import { branch } from 'fleethook/branch'
 import type { InboxFactory } from 'fleethook/extend'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
@@ -94,6 +95,21 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     locker.release()
     await expect.poll(() => rows('waiting')).toBeGreaterThan(before)
   }
+
+  test('what waits for a branch stays in the file, and the command says so', async () => {
+    const before = createReceiver({ secret: false, log: quiet, inbox: sqliteInbox({ path, waitMs: 0 }) }).on(
+      'data',
+      () => {},
+    )
+    branch(before, { name: 'crm' }).on('data', () => new Promise(() => {}))
+    await before.open()
+    for (let n = 0; n < 3; n += 1) expect(await post(before, n, n)).toBe(200)
+    await expect.poll(() => before.stats().handled).toBe(3)
+    await before.drain({ handlerGraceMs: 0 })
+    const left = [{ branch: 'crm', messages: 3, deadLetters: 0 }]
+    for (let times = 0; times < 2; times += 1)
+      expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, left } })
+  })
 
   test('waiting messages in order, dead letters and gaps are handled from there', async () => {
     const before = await receiverOnFile()
