@@ -752,7 +752,7 @@ export const receiptMs = ({ seenMs }: VehicleState, { event, seq }: Pick<Arrival
 function told(before: VehicleState, event: FactsEvent, seq: number, nowMs: number): VehicleState {
   const { facts: known, isUnheard, slots } = before
   const after = before.with({ seq: Math.max(before.seq + 1, seq), seenMs: isUnheard ? nowMs : before.seenMs })
-  if (slots.facts.size === 0) return after
+  // Also what this process has no rule for: in a deploy, another one has, and was told that it is kept.
   const facts = Facts.told(known, event, nowMs)
   if (facts === undefined) slots.leftOut('there is too much of its facts, or of what is planned')
   return facts === undefined ? after : after.with({ facts })

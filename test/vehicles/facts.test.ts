@@ -1,8 +1,10 @@
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { below, fact, has, starts } from 'fleethook/when'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import { data } from '../dispatch/scene.ts'
 import { newFolder } from '../folder.ts'
+import { quiet } from '../postgres/quiet.ts'
 import { placeHere } from './facts-place.ts'
 import { factRows } from './facts-rows.ts'
 
@@ -31,4 +33,35 @@ test('an edge over a fact that the part does not keep is refused when it is regi
     'reads the fact `lowBattery`',
   )
   expect(() => receiver.when(starts(has(fact('customer', 'number'))), () => {})).toThrow('keeps it as string')
+})
+
+test('in a deploy, a process that declares no facts keeps what others were told is kept', async () => {
+  const path = `${newFolder('facts')}/inbox.db`
+  const limit = fact('limit', 'number')
+  const options = { secret: false, log: quiet } as const
+  const before = createReceiver({
+    ...options,
+    inbox: sqliteInbox({ path }),
+    parts: [vehicles({ fields: ['Odometer'], facts: [limit] })],
+  }).on('data', () => new Promise(() => {}))
+  await before.accept({ authorization: undefined, body: data('A', 1) })
+  // It waits behind a message whose handler does not end.
+  await before.vehicles.set('A', { limit: 20 })
+  await before.drain({ handlerGraceMs: 0, deadlineMs: 0 })
+  const without = createReceiver({
+    ...options,
+    inbox: sqliteInbox({ path }),
+    parts: [vehicles({ fields: ['Odometer'] })],
+  })
+  await without.open()
+  await vi.waitFor(() => expect(without.stats().pending.messages).toBe(0), 20_000)
+  await without.drain()
+  const after = createReceiver({
+    ...options,
+    inbox: sqliteInbox({ path }),
+    parts: [vehicles({ fields: ['Odometer'], facts: [limit] })],
+  })
+  await after.open()
+  expect((await after.vehicles.get('A'))?.fact(limit)).toBe(20)
+  await after.drain()
 })
