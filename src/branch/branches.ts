@@ -57,9 +57,10 @@ export class Branches implements BranchesBehind {
   async drain(options: DrainOptions, front: Promise<DrainResult>): Promise<DrainResult> {
     const { deadlineMs, handlerGraceMs, notListeningMs } = options
     const own = { deadlineMs, handlerGraceMs, notListeningMs, takeUntil: this.#whenQuiet }
-    const drained = [...this.#intakes].map(
-      async ([name, intake]): Promise<[string, DrainResult]> => [name, await intake.drain(own)],
-    )
+    const drained = [...this.#intakes].map(async ([name, intake]): Promise<[string, DrainResult]> => [
+      name,
+      await intake.drain(own),
+    ])
     const branches = Object.fromEntries(await Promise.all(drained))
     const { handled, left, lost } = await front
     return { handled, left, lost, branches }

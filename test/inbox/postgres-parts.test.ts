@@ -101,7 +101,10 @@ test('what was given up and handled again is written again', async () => {
 })
 
 test('a dead letter leaves a newer state than one that is still to be written', async () => {
-  const rows = new VehicleRows(databaseWith(() => []), tables)
+  const rows = new VehicleRows(
+    databaseWith(() => []),
+    tables,
+  )
   rows.gained([partitionOf(vin)])
   rows.settled(stateOf(1))
   expect(await rows.load(vin)).toMatchObject({ seq: 1 })
