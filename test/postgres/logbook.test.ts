@@ -169,7 +169,7 @@ test.skipIf(!hasPostgres)(customers, async () => {
 
 const panelsOf =
   'each panel of the dashboard has rows of simulated vehicles, with the columns that its kind needs, as the user that only reads'
-test.skipIf(!hasPostgres)(panelsOf, async () => {
+test.skipIf(!hasPostgres)(panelsOf, { timeout: 900_000 }, async () => {
   await using scene = await startScene()
   await prepare(scene, "it's-a-password")
   const { rows: given } = await scene.pool.query("SELECT rolpassword FROM pg_authid WHERE rolname = 'logbook_reader'")
@@ -178,8 +178,8 @@ test.skipIf(!hasPostgres)(panelsOf, async () => {
   await using server = await start(scene)
   const send = ['send', '--url', server.url, '--count', '20000', '--rate', '5000']
   expect(await command(send, { WEBHOOK_SECRET: secret })).toMatchObject({ status: 0 })
-  await vi.waitFor(async () => expect(await rows(scene, 'logbook')).not.toHaveLength(0), { timeout: 60_000 })
-  await vi.waitFor(async () => expect(await rows(scene, 'charging_costs')).not.toHaveLength(0), { timeout: 60_000 })
+  await vi.waitFor(async () => expect(await rows(scene, 'logbook')).not.toHaveLength(0), { timeout: 240_000 })
+  await vi.waitFor(async () => expect(await rows(scene, 'charging_costs')).not.toHaveLength(0), { timeout: 240_000 })
   await server.stop('SIGTERM')
   const reader = scene.newPool(1, scene.server.port, 'postgres', { user: 'logbook_reader' })
   // So that the last hour is today.

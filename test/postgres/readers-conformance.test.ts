@@ -150,12 +150,10 @@ function inboxOn(process: Process, settings: InboxHost): Inbox {
 
 describe.skipIf(!hasPostgres)('postgresInbox has several readers', () => {
   const processes = new Map<Inbox, Process>()
-  const inboxes = new Set<Inbox>()
   let count = 0
   const made = (process: Process, settings: InboxHost): Inbox => {
     const inbox = inboxOn(process, settings)
     processes.set(inbox, process)
-    inboxes.add(inbox)
     return inbox
   }
   const subject: InboxUnderTest = {
@@ -179,8 +177,9 @@ describe.skipIf(!hasPostgres)('postgresInbox has several readers', () => {
       return made(processOn(schema), settings)
     },
   }
-  afterAll(async () => {
-    await Promise.all([...inboxes].map((inbox) => inbox.close().catch(() => {})))
+  // A receiver that closes waits for its readers, and some of these were killed.
+  afterAll(() => {
+    for (const process of processes.values()) process.isOver = true
   })
   test.each(readersConformance(subject).map((check) => [check.name, check] as const))('%s', (_, { run }) => run())
 })
