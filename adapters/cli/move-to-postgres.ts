@@ -21,8 +21,8 @@ export interface Moved {
   readonly gaps: number
   /** The vehicles whose states moved, with what their edges remember and wait for. */
   readonly vehicles: number
-  /** What waits in the file for branches, and stays there. Left out: nothing. */
-  readonly left?: readonly { readonly branch: string; readonly messages: number; readonly deadLetters: number }[]
+  /** What waits in the file for branches, and stays there. */
+  readonly left: readonly { readonly branch: string; readonly messages: number; readonly deadLetters: number }[]
 }
 
 interface Waiting {
@@ -74,7 +74,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, closed = true, gaps =
         ? [{ branch: each.reader, messages: each.messages, deadLetters: each.deadLetters }]
         : [],
     )
-    return { messages, deadLetters, gaps: gaps.length, vehicles, ...(left.length > 0 && { left }) }
+    return { messages, deadLetters, gaps: gaps.length, vehicles, left }
   } catch (error) {
     await file.close(sign())
     throw databaseError(error)

@@ -54,7 +54,7 @@ async function runMove(given: Tables & Cluster & Common, print: Print, file: str
     return
   }
   const moved: Moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  const { messages, deadLetters, gaps, vehicles, left = [] } = moved
+  const { messages, deadLetters, gaps, vehicles, left } = moved
   print({ schema, ...moved }, () =>
     [
       `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,

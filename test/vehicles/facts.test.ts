@@ -1,7 +1,7 @@
 import { createReceiver, memoryInbox, vehicles } from 'fleethook'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { below, fact, has, starts } from 'fleethook/when'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { data } from '../dispatch/scene.ts'
 import { newFolder } from '../folder.ts'
 import { quiet } from '../postgres/quiet.ts'
@@ -54,7 +54,7 @@ test('in a deploy, a process that declares no facts keeps what others were told 
     parts: [vehicles({ fields: ['Odometer'] })],
   })
   await without.open()
-  await vi.waitFor(() => expect(without.stats().pending.messages).toBe(0), 20_000)
+  await expect.poll(() => without.stats().pending.messages).toBe(0)
   await without.drain()
   const after = createReceiver({
     ...options,
