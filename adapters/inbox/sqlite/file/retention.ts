@@ -258,6 +258,9 @@ class Drops {
   note(reader: Reader, { dead: letters = [], expired = 0, settled: handled = 0, places = [] }: NewlyDropped): void {
     if (letters.length + handled + places.length === 0) return
     const times = [...letters, ...places].map(({ place }) => msOfSeq(Number(place)))
+    const missed = letters.length + places.filter(({ kind }) => kind === 'wire').length
+    // Until its event is stored, so that a crash does not hide what is gone.
+    if (missed > 0) reader.statements.addGap.run('inbox_expired', Math.min(...times), Math.max(...times), null, missed)
     const before = this.#dropped.get(reader)
     this.#dropped = new Map([
       ...this.#dropped,
