@@ -122,7 +122,7 @@ test('tells the chat once of an arrival, a low battery and a departure, over a r
   await stop(second.server)
 })
 
-test('a new area, a smaller one and the area of the next customer count at once around a parked vehicle, and one that is deleted is not left', async () => {
+test('a new area, a smaller one and the area of the next customer count at once around a parked vehicle, and a deleted area is not left', async () => {
   const { server, url } = await start()
   await send(url, 'PARKED', 0, metersNorth(180))
   db.exec(`

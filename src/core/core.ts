@@ -44,7 +44,7 @@ export interface CoreOptions {
 
 /**
  * What follows a turn. `over`: nothing, it has ended elsewhere. `wait`: for those before it in its lane. `gather`: in a batch. `again`: at
- * once. A number: it waits for so many milliseconds. A breaker: it waits there.
+ * once. A number: it waits for this time, in milliseconds. A breaker: it waits there.
  */
 type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
 

@@ -432,7 +432,7 @@ export const archiveOf = ({ archive }: Pick<Inbox, 'archive'>): Archive | undefi
  * | `failed`    | A write that happens later, or by itself, has failed: no call could reject.                                               |
  * | `available` | It refused messages, and takes them again.                                                                                 |
  * | `gap`       | It found while it was open that messages may be missing.                                                                  |
- * | `dropped`   | It deleted so many dead letters: their retention is over, or newer messages needed the room. A durable inbox sends a `gap`, too. |
+ * | `dropped`   | It deleted this number of dead letters: their retention is over, or newer messages needed the room. A durable inbox sends a `gap`, too. |
  * | `refused`   | It cannot write that this message waits for its next attempt. The message becomes a dead letter.                          |
  * | `waiting`   | It has messages that other processes received, in order within a lane.                                                    |
  * | `gone`      | This process has these messages no more. Its work on them ends at once, and none of them is settled. They may come back as `waiting`. |

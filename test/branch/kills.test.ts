@@ -35,7 +35,7 @@ function doneBy(folder: string, who: string): ReadonlyMap<string, readonly numbe
 
 describe.each(['', 'thread'])('with kills, the file %s', (thread) => {
   test(
-    'each reader handles every message that was acknowledged, in order, also the one that was down',
+    'each reader handles every message that was acknowledged, in order, also the reader that was down',
     { timeout: 300_000 },
     async () => {
       const folder = newFolder('kills')

@@ -28,7 +28,7 @@ export interface TargetApp extends Pick<Receiver, 'open' | 'drain' | 'ack' | 'du
  * The server that the conformance suite posts to, the same on every runtime: a receiver at the root and on the
  * collector's paths, once more below `/mounted` in a Hono app, and beside it, under `/target`:
  *
- * - `GET /target/events`: the events that were handled, in the order in which their handlers ended, `?after` so many of them;
+ * - `GET /target/events`: the events that were handled, in the order in which their handlers ended, `?after` that number of them;
  * - `GET /target/stats`: `receiver.stats()`.
  */
 export function createTarget(options: TargetOptions = {}): TargetApp {

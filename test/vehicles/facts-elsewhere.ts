@@ -8,7 +8,7 @@ import { askedBy, type FactsPlace } from './facts-rows.ts'
 export interface Elsewhere {
   /** The processes that can be asked. All of them take messages. */
   readonly targets: readonly Target[]
-  /** Kills those that handle, and starts others. */
+  /** Kills the processes that handle, and starts others. */
   readonly crash: () => Promise<void>
   readonly end: () => Promise<void>
 }

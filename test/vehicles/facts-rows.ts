@@ -60,7 +60,7 @@ interface PlacesOptions {
   readonly onlyCrashes?: boolean
 }
 
-/** Units of time, seconds on a real clock and minutes on that of a test. */
+/** Units of time, seconds on a real clock and minutes on the clock of a test. */
 type Units = (count: number) => number
 
 interface Row {
@@ -72,7 +72,7 @@ interface Row {
 
 const texts = (noted: readonly Noted[]): readonly string[] => noted.map(({ text }) => text)
 
-/** The newest revision of each row of an episode, without those that are revoked. */
+/** The newest revision of each row of an episode, without revoked rows. */
 const rowsOf = (noted: readonly Noted[]): readonly string[] =>
   [...new Map(noted.map(({ id, text }) => [id, text])).values()]
     .filter((text) => !text.startsWith('revoked'))
@@ -426,7 +426,7 @@ const rows: readonly Row[] = [
     },
   },
   {
-    name: 'a fact whose message is given up unread holds all the same, and its replay tells what it changed',
+    name: 'a fact whose message is given up unread holds, and its replay tells what it changed',
     needs: 'crash',
     async run(place, name) {
       const vin = `HANGS${name}`

@@ -165,7 +165,7 @@ export class Writer {
       const [row] = await this.#db.run(this.#sql, [...valuesOf(messages), ...skipped], mostMs)
       promised = promisedBy(row)
       const branches = numbersIn(row)
-      // Nobody has a 2xx for these messages yet, so they are before none that has a place there.
+      // Nobody has a 2xx for these messages yet, so no message with a place there comes before them.
       for (const number of branches) if (!this.#branches.includes(number)) await this.#place(number, messages, mostMs)
       this.#branches = branches
       // What was there already writes nothing, so its commit waits for no standby. This writes something after it.

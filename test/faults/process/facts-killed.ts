@@ -5,7 +5,7 @@ import type { Target } from '../../conformance/spawn.ts'
 import type { Noted, Question } from '../../vehicles/facts-receiver.ts'
 
 export interface FactsVictim {
-  /** Those that run. */
+  /** The processes that run. */
   readonly targets: Target[]
   readonly entries: readonly Noted[]
   /** Kills one of them, and starts another one. */
