@@ -2,11 +2,12 @@ import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'nod
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from 'fleethook'
-import type { Inbox, InboxGap, InboxMessage } from 'fleethook/extend'
+import type { Inbox, InboxEvent, InboxGap, InboxMessage, Opened } from 'fleethook/extend'
 import { sqliteInbox } from 'fleethook/inbox/sqlite'
 import { fakeClock } from 'fleethook/testing'
 import { describe, expect, test, vi } from 'vitest'
 import { withHint } from '../../src/base/errors.ts'
+import { gapEvent } from '../../src/events/gap.ts'
 import { DeliveryIds, message as kept, reason, lettersIn, settledIn } from '../../src/testing/kept-message.ts'
 import { unwatched } from '../vehicles/scene.ts'
 import { createFiles } from './sqlite-files.ts'
@@ -297,6 +298,40 @@ describe('maxBytes', () => {
     expect(gaps.every(({ reason: why }) => why === 'inbox_expired')).toBe(true)
     expect(gaps[0]?.fromMs).toBe(startMs)
     expect(reported.log.join()).toContain(`dropped ${dropped} dead letters to make room for new messages`)
+    await inbox.close()
+  })
+
+  test('after a kill, what was dropped is told once: with all of it, or not at all when its event is stored', async () => {
+    const clock = fakeClock(startMs)
+    const { settings } = settingsOf({ clock })
+    const small = createFiles({ maxBytes: 16 * 1_048_576 })
+    const gaps: InboxGap[] = []
+    const told = { ...settings, on: (event: InboxEvent) => void (event.type === 'gap' && gaps.push(event.gap)) }
+    const inbox = small.create(told)
+    await inbox.open()
+    const make = messages()
+    for (let n = 0; gaps.length < 2; n += 1) {
+      const batch = Array.from({ length: 100 }, () => make(startMs + n, 1500))
+      await inbox.put(batch)
+      await Promise.all(
+        batch.map(async ({ id }) => inbox.settle(id, { as: 'dead', reason: { ...reason, diedAt: clock.now() } })),
+      )
+    }
+    await clock.advance(20_000)
+    const missed = (of: readonly InboxGap[]): number => of.reduce((sum, gap) => sum + (gap.missed ?? 0), 0)
+    const expired = ({ gaps: found }: Opened): readonly InboxGap[] =>
+      found.filter(({ reason: why }) => why === 'inbox_expired')
+    const killed = small.reopen(inbox, settings)
+    expect(missed(expired(await killed.open()))).toBe(missed(gaps))
+    await killed.close()
+    const from = Math.min(...gaps.map(({ fromMs }) => fromMs))
+    const to = Math.max(...gaps.map(({ toMs = 0 }) => toMs))
+    const event = gapEvent({ reason: 'inbox_expired', fromMs: from, toMs: to, missed: missed(gaps) }, clock.now())
+    const text = JSON.stringify(event)
+    await inbox.put([{ ...make(clock.now()), lane: '', kind: 'gap', text, bytes: text.length }])
+    const later = small.reopen(inbox, settings)
+    expect(expired(await later.open())).toEqual([])
+    await later.close()
     await inbox.close()
   })
 })

@@ -337,7 +337,7 @@ function gapsSql(number: number) {
     gaps: `SELECT * FROM holes WHERE reader = ${number} ORDER BY from_ms`,
     addGap: `INSERT INTO holes (reason, from_ms, to_ms, vin, missed, reader) VALUES (?, ?, ?, ?, ?, ${number})`,
     removeGap: `DELETE FROM holes WHERE reader = ${number} AND reason = ? AND vin IS ? AND from_ms >= ? AND ifnull(to_ms, 0) <= ?`,
-    removeGaps: `DELETE FROM holes WHERE reader = ${number}`,
+    removeGaps: `DELETE FROM holes WHERE reader = ${number} AND reason <> 'inbox_expired'`,
     removeGapOfStop: `DELETE FROM holes WHERE number = (SELECT max(number) FROM holes WHERE reader = ${number}) AND reason = 'stopped' AND from_ms = ?`,
   }
 }

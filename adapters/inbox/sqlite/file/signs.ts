@@ -23,12 +23,15 @@ export function noteSign(readers: Readers, closed: number, sign: SignOfLife): vo
   file.setState.run(closed, nowMs, uptimeMs ?? null, left?.knownMs ?? nowMs, left?.doubtedMs ?? 0)
 }
 
-/** Without `gaps`, the gaps in the file stay. */
+/**
+ * Without `gaps`, the gaps in the file stay. What the file dropped is its own to say, in the commit that drops it, and only the event of such a
+ * gap takes it away: this process may not know of the newest yet.
+ */
 function noteGaps({ statements }: Reader, gaps: readonly KeptGap[] | undefined): void {
   if (gaps === undefined) return
   statements.removeGaps.run()
   for (const { reason, fromMs, toMs, vin, missed } of gaps)
-    statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
+    if (reason !== 'inbox_expired') statements.addGap.run(reason, fromMs, toMs, vin ?? null, missed)
 }
 
 /** What an earlier process believed. */
