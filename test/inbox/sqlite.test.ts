@@ -319,7 +319,7 @@ describe('maxBytes', () => {
     }
     await clock.advance(20_000)
     const missed = (of: readonly InboxGap[]): number => of.reduce((sum, gap) => sum + (gap.missed ?? 0), 0)
-    const expired = ({ gaps: found }: Opened): readonly InboxGap[] =>
+    const expired = ({ gaps: found = [] }: Opened): readonly InboxGap[] =>
       found.filter(({ reason: why }) => why === 'inbox_expired')
     const killed = small.reopen(inbox, settings)
     expect(missed(expired(await killed.open()))).toBe(missed(gaps))

@@ -131,7 +131,6 @@ test('a branch over its limits never makes its receiver refuse: what it does not
   for (const at of [1, 2, 3, 4, 5]) expect(await first.post('A', at)).toBe(200)
   await soon(() => expect(first.of('receiver')).toHaveLength(5))
   expect(first.branches['crm']?.stats()).toMatchObject({ refused: { inbox_full: 3 } })
-  await first.object.alarm()
   first.end()
   const next = deploy({ storage, branches })
   await soon(async () => {

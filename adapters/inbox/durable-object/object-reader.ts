@@ -47,9 +47,6 @@ export interface Expended {
   readonly deadIn: ReadonlySet<number>
 }
 
-/** The shortest time between two writes of gaps while messages are skipped, in milliseconds. */
-const gapsEveryMs = 5_000
-
 /** A branch as a reader of the object: the same messages, with places of its own. */
 export class ObjectReader implements Inbox {
   readonly durability = 'replicated'
@@ -62,7 +59,7 @@ export class ObjectReader implements Inbox {
   readonly #rows: BranchRows
   #known: KnownReader | undefined
   #phase: 'new' | 'open' | 'closed' = 'new'
-  readonly #saved: { text: string; atMs: number } = { text: '[]', atMs: -Infinity }
+  #savedGaps = '[]'
 
   constructor(parts: ReaderParts) {
     const { name, store, settings, options } = parts
@@ -87,7 +84,7 @@ export class ObjectReader implements Inbox {
   known(known: KnownReader, newest: number): void {
     this.#rows.known(known.number)
     this.#known = known
-    this.#saved.text = JSON.stringify(known.gaps)
+    this.#savedGaps = JSON.stringify(known.gaps)
     this.places.opened(newest)
   }
 
@@ -175,17 +172,20 @@ export class ObjectReader implements Inbox {
         fromMs: msOfSeq(Math.min(...places)),
         toMs: msOfSeq(Math.max(...places)),
       })
-    if (its.length > 0) this.#saveGapsSoon()
+    if (its.length > 0) this.saveGaps()
   }
 
-  /** Writes the gaps that no event reports yet, if they have changed. Until this process has read them, they stay. */
+  /**
+   * Writes the gaps that no event reports yet, if they have changed: in the same task as what they tell of, so that the object has both or neither.
+   * Until this process has read them, they stay.
+   */
   saveGaps(): void {
     const { settings, knownReaders } = this.#parts
     if (this.#phase !== 'open' || this.#known === undefined) return
     const text = JSON.stringify(settings.receiver?.openGaps?.() ?? [])
-    if (text === this.#saved.text) return
+    if (text === this.#savedGaps) return
     knownReaders.note(this.#known.number, { gaps: text === '[]' ? null : text })
-    Object.assign(this.#saved, { text, atMs: settings.clock.now() })
+    this.#savedGaps = text
   }
 
   /** A gap event is stored, so the time without the branch, or without its states, is reported. */
@@ -198,12 +198,7 @@ export class ObjectReader implements Inbox {
 
   #skipped(messages: readonly InboxMessage[]): void {
     this.#parts.settings.on({ type: 'skipped', messages })
-    this.#saveGapsSoon()
-  }
-
-  /** The first at once, and later ones with an alarm: each write costs a row. */
-  #saveGapsSoon(): void {
-    if (this.#parts.settings.clock.now() - this.#saved.atMs >= gapsEveryMs) this.saveGaps()
+    this.saveGaps()
   }
 
   /** What an earlier object could not report, and the time in which no receiver had the branch, or in which it kept no states. */
