@@ -55,7 +55,7 @@ test('partitions stay until it is known whether they were given back', async () 
     renewed: (lost, gained) => events.push(`lost ${lost.join()}`, `gained ${gained.map(({ part }) => part).join()}`),
   })
   expect(await leases.renew()).toBe(2)
-  await expect(leases.giveBack([7, 8])).rejects.toThrow('Postgres cannot be used')
+  await expect(leases.giveBack([7, 8], [])).rejects.toThrow('Postgres cannot be used')
   // One of them went, and another process has it.
   mine = mine.filter(({ part }) => part !== 7)
   fails = false

@@ -10,7 +10,7 @@ export interface Lease {
   readonly part: number
   /** Rises each time that the partition gets another owner. */
   readonly epoch: number
-  /** The owner before gave it back. Otherwise its messages may have been in hand. */
+  /** What the owners before had in hand is written. Otherwise its messages may have been in hand. */
   readonly isClean: boolean
 }
 
@@ -172,14 +172,17 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
     return rows.length > 0
   }
 
-  /** Gives partitions back in which nothing runs. When the answer is lost, the next renewal tells whether they are still here. */
-  async giveBack(parts: readonly number[]): Promise<void> {
+  /**
+   * Gives partitions back in which nothing runs. When the answer is lost, the next renewal tells whether they are still here. `unclean`: see
+   * {@link Lease.isClean}.
+   */
+  async giveBack(parts: readonly number[], unclean: readonly number[]): Promise<void> {
     const { me } = this
     const { db, leaseMs } = this.#options
     await db.run(
-      `UPDATE ${db.schema}.part p SET owner = NULL, clean = true FROM (SELECT part FROM ${db.schema}.part
+      `UPDATE ${db.schema}.part p SET owner = NULL, clean = p.part <> ALL ($3::smallint[]) FROM (SELECT part FROM ${db.schema}.part
   WHERE owner = $1 AND part = ANY ($2::smallint[]) FOR UPDATE SKIP LOCKED) f WHERE p.part = f.part`,
-      [me, parts],
+      [me, parts, unclean],
       leaseMs / 2,
     )
     for (const part of parts) this.#epochs.delete(part)
@@ -203,7 +206,7 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
   }
 
   /** Gives everything back, for a stop. */
-  async release(): Promise<void> {
+  async release(unclean: readonly number[]): Promise<void> {
     const { me } = this
     const { db } = this.#options
     const { schema } = db
@@ -213,8 +216,8 @@ UPDATE ${schema}.part p SET owner = NULL, clean = false FROM left_by WHERE p.par
   AND NOT EXISTS (SELECT FROM ${schema}.part p WHERE p.owner = q.id)) FOR UPDATE SKIP LOCKED),
 me AS (DELETE FROM ${schema}.process q USING over WHERE q.id = over.id),
 free AS (SELECT part FROM ${schema}.part WHERE owner = $1 FOR UPDATE SKIP LOCKED)
-UPDATE ${schema}.part p SET owner = NULL, clean = true FROM free WHERE p.part = free.part`,
-      [me],
+UPDATE ${schema}.part p SET owner = NULL, clean = p.part <> ALL ($2::smallint[]) FROM free WHERE p.part = free.part`,
+      [me, unclean],
       2_000,
     )
   }

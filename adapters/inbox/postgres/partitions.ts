@@ -20,6 +20,8 @@ export interface Tenant {
   flush(withinMs: number): Promise<unknown>
   /** Whether nothing of a partition is in hand, or still to be written. */
   isDoneWith(part: number): boolean
+  /** Whether all that this process and its owners before had in hand of a partition is written. */
+  isClean(part: number): boolean
 }
 
 interface PartitionsOptions {
@@ -30,6 +32,8 @@ interface PartitionsOptions {
   readonly me: string
   /** The clock of this machine, which alone shows that the machine was suspended. */
   readonly local: Clock
+  /** How many tenants there are, with those that have not joined yet. */
+  readonly tenants: () => number
   /** What this process has handlers for: see `declaredBy`. */
   readonly declared: () => readonly string[]
   readonly log: Log
@@ -53,6 +57,9 @@ export class Partitions {
   readonly #leased = new Map<number, Lease>()
   /** Nothing new starts in them. */
   readonly #leaving = new Set<number>()
+  /** A tenant that has quit has left something of them that is not written. */
+  readonly #unclean = new Set<number>()
+  #quits = 0
   readonly #closing = new AbortController()
   #opened: Promise<void> | undefined
   #loop: Promise<void> | undefined
@@ -97,15 +104,32 @@ export class Partitions {
 
   /** A reader has stopped. The last one gives everything back. */
   async quit(tenant: Tenant): Promise<void> {
-    if (!this.#tenants.delete(tenant) || this.#tenants.size > 0) return
+    if (!this.#tenants.delete(tenant)) return
+    this.#quits += 1
+    for (const part of this.#leased.keys()) if (!tenant.isClean(part)) this.#unclean.add(part)
+    if (this.#tenants.size > 0) return
     const { clock } = this.#options
     this.#closing.abort()
     const opened = this.#opened?.catch(() => {})
     if (opened !== undefined) await resolvedOr(opened, clock, lastMs)
     if (this.#loop !== undefined) await resolvedOr(this.#loop, clock, lastMs)
     await this.#handling.end().catch((error: unknown) => this.#failed('a stop could not be written', error))
-    await this.#leases.release().catch((error: unknown) => this.#failed('leases could not be given back', error))
+    await this.#release().catch((error: unknown) => this.#failed('leases could not be given back', error))
     this.#say.stop()
+  }
+
+  #release(): Promise<void> {
+    return this.#leases.release(this.#uncleanOf([...this.#leased.keys()]))
+  }
+
+  /** Those whose next owner cannot go by what is written: its messages may have been in the hand of a process that ended. */
+  #uncleanOf(parts: readonly number[]): readonly number[] {
+    const areAllHere = this.#tenants.size + this.#quits >= this.#options.tenants()
+    const isClean = (part: number): boolean =>
+      !this.#unclean.has(part) &&
+      (areAllHere || this.#leased.get(part)?.isClean === true) &&
+      [...this.#tenants].every((tenant) => tenant.isClean(part))
+    return parts.filter((part) => !isClean(part))
   }
 
   async #open(): Promise<void> {
@@ -147,7 +171,12 @@ export class Partitions {
 
   #renewed(lost: readonly number[], gained: readonly Lease[]): void {
     if (lost.length > 0) this.#lose(lost)
-    for (const lease of gained) this.#leased.set(lease.part, lease)
+    for (const lease of gained) {
+      this.#leased.set(lease.part, lease)
+      // A tenant that has quit does not learn of it.
+      if (lease.isClean || this.#quits === 0) this.#unclean.delete(lease.part)
+      else this.#unclean.add(lease.part)
+    }
     // Partitions that could not be given back are still here.
     for (const part of this.#leaving) this.#mark(part, false)
     for (const tenant of this.#tenants) tenant.gain(gained)
@@ -171,7 +200,7 @@ export class Partitions {
     const left = chosen.filter((part) => [...this.#tenants].every((tenant) => tenant.isDoneWith(part)))
     for (const part of chosen) if (!left.includes(part)) this.#mark(part, false)
     if (left.length === 0) return
-    await this.#leases.giveBack(left)
+    await this.#leases.giveBack(left, this.#uncleanOf(left))
     this.#lose(left)
   }
 
@@ -221,7 +250,7 @@ export class Partitions {
     if (this.#leased.size > 0) {
       const parts = [...this.#leased.keys()]
       await this.#quiet(parts, leaseMs / 2, lastMs)
-      await this.#leases.giveBack(parts)
+      await this.#leases.giveBack(parts, this.#uncleanOf(parts))
       this.#lose(parts)
     }
     return false

@@ -425,6 +425,15 @@ export class Reader extends SharedReader<Unsettled> implements Tenant {
     return this.inHand(part) === 0 && !this.#endings.has(part)
   }
 
+  isClean(part: number): boolean {
+    const found = this.parts.get(part)
+    if (found === undefined || !this.isDoneWith(part) || found.isInherited) return false
+    // A message that was handed out since is counted in its row.
+    return [...found.unsettled.values()].every(
+      ({ isInherited, replayed, tries }) => !isInherited || replayed || tries.deliveries > 0,
+    )
+  }
+
   /** A new object, so that a read under way notices it. `isAgain`: in case that something was missed. */
   #beginAgain(isAgain: boolean = false): void {
     this.#position = new Position(isAgain)

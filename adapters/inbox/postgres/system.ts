@@ -57,6 +57,7 @@ export class PostgresSystem implements SharedSystem, Marks {
       me: this.#id,
       local: clock.local,
       log,
+      tenants: () => 1 + this.#branches.all.length,
       declared: () => [...declaredBy(inbox.receiver?.handlers?.() ?? []), ...this.#branches.declared].toSorted(),
     })
     this.#places = this.#placesOf(inbox, new Tables(settings.schema, receiver))
