@@ -7,11 +7,12 @@ export interface FactTimes {
   readonly until?: number
 }
 
-/** What a place is asked, each time in another process if there are several. */
+/** What a place is asked, each time in another process if there are several. What is only just told may not be shown yet. */
 export interface Asked {
   /** Rejects with the text of the error. */
   set(vin: string, facts: Readonly<Record<string, unknown>>, times?: FactTimes): Promise<void>
   setAll(rows: readonly FactRow[], facts?: readonly string[]): Promise<unknown>
+  /** What all processes show. Rejects while they differ. */
   shown(vin: string, at?: number): Promise<Shown | null>
   dead(vin: string): Promise<unknown>
   replay(vin: string): Promise<unknown>
@@ -67,7 +68,7 @@ interface Row {
   readonly name: string
   run(place: FactsPlace, vin: string, units: Units): Promise<void>
   /** It ends its process, or needs what others do not: it has a place of its own. */
-  readonly needs?: 'crash' | 'branch' | 'forgetting'
+  readonly needs?: 'crash' | 'branch' | 'forgetting' | 'nobody else'
 }
 
 const texts = (noted: readonly Noted[]): readonly string[] => noted.map(({ text }) => text)
@@ -85,6 +86,11 @@ async function say(
   at: number = place.now(),
 ): Promise<void> {
   await place.send({ vin, createdAt: new Date(at).toISOString(), data })
+}
+
+/** Whether a sign of the vehicle is shown, and when it was seen. */
+async function seen(place: FactsPlace, vin: string): Promise<number | undefined> {
+  return (await place.shown(vin))?.seenAt ?? undefined
 }
 
 const minute = 60_000
@@ -119,16 +125,14 @@ const rows: readonly Row[] = [
     name: 'a fact is by the clock of the business and no sign of the vehicle: it ends no silence, and is not when it was seen',
     async run(place, vin, units) {
       await place.set(vin, { customer: 'c-1' })
-      await place.eventually(async () => (await place.shown(vin))?.facts, { customer: 'c-1' })
-      expect((await place.shown(vin))?.seenAt).toBe(null)
+      await place.eventually(() => place.shown(vin), { facts: { customer: 'c-1' }, seenAt: null, atThen: {} })
       const sentMs = place.now()
       await say(place, vin, { Gear: 'P' })
-      await place.eventually(async () => (await place.shown(vin))?.seenAt !== null, true)
-      const { seenAt } = (await place.shown(vin)) ?? {}
+      let seenAt: number | undefined
+      await place.eventually(async () => typeof (seenAt = await seen(place, vin)), 'number')
       await place.pass(units(7))
       await place.set(vin, { customer: 'c-2' })
-      await place.eventually(async () => (await place.shown(vin))?.facts, { customer: 'c-2' })
-      expect((await place.shown(vin))?.seenAt).toBe(seenAt)
+      await place.eventually(() => place.shown(vin), { facts: { customer: 'c-2' }, seenAt, atThen: {} })
       await place.pass(units(4))
       await place.eventually(() => place.told(vin, 'silent').length, 1)
       expect((place.told(vin, 'silent')[0]?.at ?? 0) - sentMs).toBeLessThan(units(14))
@@ -144,7 +148,11 @@ const rows: readonly Row[] = [
       await place.set(vin, { lowBattery: 40 })
       await say(place, vin, { Level: 30 }, then)
       await place.eventually(() => place.told(vin, 'low').length, 1)
-      expect((await place.shown(vin, then))?.atThen).toEqual({ lowBattery: 10 })
+      const facts = async (): Promise<unknown> => {
+        const { facts: now, atThen } = (await place.shown(vin, then)) ?? {}
+        return { now, atThen }
+      }
+      await place.eventually(facts, { now: { lowBattery: 40 }, atThen: { lowBattery: 10 } })
     },
   },
   {
@@ -250,7 +258,7 @@ const rows: readonly Row[] = [
     async run(place, vin) {
       await place.set(vin, { customer: 'c-1', lowBattery: 10 })
       await say(place, vin, { Level: 30 })
-      await place.eventually(async () => (await place.shown(vin))?.seenAt !== null, true)
+      await place.eventually(async () => typeof (await seen(place, vin)), 'number')
       await place.gap(vin)
       await place.set(vin, { customer: 'c-2', lowBattery: 40 })
       await place.eventually(() => texts(place.told(vin, 'customer')), ['nobody > c-1', 'c-1 > c-2'])
@@ -315,7 +323,7 @@ const rows: readonly Row[] = [
       await say(place, vin, { Level: 30 })
       await place.set(vin, { lowBattery: 40 })
       await place.eventually(() => place.dead(vin), 1)
-      expect((await place.shown(vin))?.facts).toEqual({ lowBattery: 40 })
+      await place.eventually(async () => (await place.shown(vin))?.facts, { lowBattery: 40 })
       await place.set(vin, { lowBattery: 35 })
       await place.replay(vin)
       await place.eventually(() => place.told(vin, 'low').length, 2)
@@ -353,11 +361,12 @@ const rows: readonly Row[] = [
       await say(place, vin, { Level: 2 })
       await place.eventually(() => texts(place.told(vin, 'topic')).at(-1), 'data c-1 2')
       expect(texts(place.told(vin, 'topic')).join()).not.toContain('facts')
-      expect((await place.shown(vin))?.facts).toEqual({ customer: 'c-1' })
+      await place.eventually(async () => (await place.shown(vin))?.facts, { customer: 'c-1' })
     },
   },
   {
     name: '`setAll` tells what differs, and removes facts from vehicles that no row has',
+    needs: 'nobody else',
     async run(place, vin) {
       const [one, other, third] = ['A', 'B', 'C'].map((letter) => vin + letter) as [string, string, string]
       await place.set(third, { tariff: 'night', customer: 'c-3' })
@@ -431,8 +440,11 @@ const rows: readonly Row[] = [
     async run(place, name) {
       const vin = `HANGS${name}`
       await place.set(vin, { customer: 'c-1' })
-      for (let ended = 0; ended < 3; ended += 1) {
-        await place.eventually(() => place.told(vin, 'customer').length, ended + 1)
+      // On a busy machine, a process can lose its vehicles to another one before it ends. That counts as its end.
+      const told = (): number => place.told(vin, 'customer').length
+      for (let before = 0; before < 3;) {
+        await place.eventually(() => told() > before, true)
+        before = told()
         await place.crash?.()
       }
       await place.eventually(() => place.dead(vin), 1)
@@ -497,7 +509,7 @@ export function factRows(where: string, options: PlacesOptions): void {
   const placeFor = async ({ needs }: Row): Promise<FactsPlace> => {
     if (needs === 'forgetting') return opened({ forgetAfterMs: 60_000 })
     if (needs === 'branch') return opened({ branch: true })
-    return needs === 'crash' || !isShared ? opened() : (shared ??= opened())
+    return needs !== undefined || !isShared ? opened() : (shared ??= opened())
   }
   describe(where, { concurrent: isShared, timeout: 300_000 }, () => {
     test.each(rows.filter(runs).map((row) => [row.name, row] as const))('%s', async (_, row) => {
