@@ -78,11 +78,12 @@ describe('requests that Node refuses before the receiver sees them', () => {
     'requests that were stored are answered first when %s follows on the connection, and it ends',
     async (_what, last, answer, refusedByNode) => {
       const stored: (() => void)[] = []
-      // The answers wait, as for a disk.
+      let isSlow = true
+      // The answers wait, as for a disk. What a stop stores does not.
       const slow: InboxFactory = (settings) => {
         const inbox = memoryInbox()(settings)
         const put: typeof inbox.put = async (messages, from) => {
-          await new Promise<void>((resolve) => stored.push(resolve))
+          if (isSlow) await new Promise<void>((resolve) => stored.push(resolve))
           return inbox.put(messages, from)
         }
         return { ...inbox, put }
@@ -101,6 +102,7 @@ describe('requests that Node refuses before the receiver sees them', () => {
         await new Promise((resolve) => setImmediate(resolve))
         stored[n]?.()
       }
+      isSlow = false
       for (const resolve of stored) resolve()
       await closed
       expect(read.match(/HTTP\/1\.1 [^\r]*/g)).toEqual(['HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', answer])
