@@ -27,7 +27,8 @@ function scene(edges: Readonly<Record<string, Edge>>, inbox = memoryInbox(), clo
     })
   const car = vehicle(receiver, vin, { clock })
   const until = async (to: number): Promise<void> => {
-    while (second(new Date(clock.now())) < to) await clock.advance(1_000)
+    const leftMs = startMs + to * 1_000 - clock.now()
+    if (leftMs > 0) await clock.advance(leftMs)
   }
   /** The vehicle sends values at this second, and they arrive at that one. */
   const at = async (seconds: number, data: FieldValues, arrives = seconds): Promise<void> => {

@@ -35,7 +35,8 @@ function scene(
     receiver.when(edge, ({ change }) => void told.push(`${name} ${minute(change.at)}${change.acrossGap ? '~' : ''}`))
   const car = vehicle(receiver, vin, { clock })
   const until = async (to: number): Promise<void> => {
-    while (minute(new Date(clock.now())) < to) await clock.advance(30_000)
+    const leftMs = startMs + to * 60_000 - clock.now()
+    if (leftMs > 0) await clock.advance(leftMs)
   }
   const at = async (sent: number, data: FieldValues, arrives = sent): Promise<void> => {
     await until(arrives)
