@@ -2,6 +2,7 @@ import { createReceiver, type ReceiverOptions } from 'fleethook'
 import { metricsText } from 'fleethook/metrics'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { codePoint } from '../code-points.ts'
 import { remember } from './ways.ts'
 
 const state = '{"vin":"A","state":"online"}'
@@ -99,14 +100,14 @@ describe('Compared with what the service sends', () => {
     const altered = fc.oneof(
       part.map((end) => plain.slice(0, end)),
       part.map((start) => plain.slice(start)),
-      fc.string({ unit: 'binary', minLength: 1 }).map((text) => plain + text),
-      fc.string({ unit: 'binary', minLength: 1 }).map((text) => text + plain),
+      fc.string({ unit: codePoint, minLength: 1 }).map((text) => plain + text),
+      fc.string({ unit: codePoint, minLength: 1 }).map((text) => text + plain),
       fc.integer({ min: 1, max: 2000 }).map((count) => plain + '\0'.repeat(count)),
       fc.integer({ min: 0, max: 2000 }).map((count) => ' '.repeat(count)),
       fc
-        .tuple(part, fc.string({ unit: 'binary', maxLength: 3 }))
+        .tuple(part, fc.string({ unit: codePoint, maxLength: 3 }))
         .map(([at, text]) => plain.slice(0, at) + text + plain.slice(at + 1)),
-      fc.string({ unit: 'binary', maxLength: 3000 }),
+      fc.string({ unit: codePoint, maxLength: 3000 }),
       fc.constantFrom('\ud800', `${plain}\ud800`, `${plain}\u00e9`, `ａ${plain.slice(1)}`),
     )
     await fc.assert(
