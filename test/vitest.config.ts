@@ -133,7 +133,7 @@ export function configFor(form: Form): ViteUserConfig {
       reporters: ['dot'],
       silent: 'passed-only',
       // Many tests wait for timers and other processes, so there are more workers than cores. The full form measures.
-      maxWorkers: form === 'short' || isReal ? availableParallelism() * 2 : '100%',
+      maxWorkers: form === 'short' ? availableParallelism() * 4 : isReal ? availableParallelism() * 2 : '100%',
       projects: [
         // Vitest takes the projects in the order of their names. The files of the first three wait most, so they are early.
         {
