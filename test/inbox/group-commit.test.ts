@@ -28,6 +28,7 @@ function queueOf(commit: (puts: number) => Promise<void> | void): GroupCommit {
         return { ...written, moved: moves.map(() => undefined) }
       },
     },
+    health: { isUsable: true, failed: () => {} },
     believed: { knownMs: 0 },
     pending: { fileBytes: 0 },
   })

@@ -39,6 +39,9 @@ const longestReopenMs = 30_000
 export class Health {
   /** Set once by the inbox, before the file is opened. */
   on: HealthListener = { onClosed: () => {}, onReopened: () => {}, onWritable: () => {} }
+  /** Why messages are refused now. */
+  refusal: FleethookError | undefined
+  /** Whether the file takes changes for which nobody waits. */
   isUsable = true
   readonly #parts: HealthParts
   /** Whether the file is open. */
@@ -53,14 +56,7 @@ export class Health {
 
   constructor(parts: HealthParts) {
     this.#parts = parts
-  }
-
-  /** Why messages are refused now. */
-  get refusal(): FleethookError | undefined {
-    const { path } = this.#parts.options
-    if (this.#phase === 'closed') return closedError(path)
-    if (this.#phase === 'new') return new FleethookError('inbox_unavailable', `The inbox ${path} is not open.`)
-    return this.#failure
+    this.refusal = new FleethookError('inbox_unavailable', `The inbox ${parts.options.path} is not open.`)
   }
 
   /** Why every message is refused now, for health checks: an inbox that is not open yet does not refuse. */
@@ -75,12 +71,14 @@ export class Health {
 
   opened(): void {
     this.#phase = 'open'
+    this.refusal = this.#failure
   }
 
   /** Returns whether the inbox was open. */
   closed(): boolean {
     const wasOpen = this.#phase === 'open'
     this.#phase = 'closed'
+    this.refusal = closedError(this.#parts.options.path)
     return wasOpen
   }
 
@@ -168,6 +166,7 @@ export class Health {
     // What to do: The line says why. It [recovers by itself](inbox.md#when-the-disk-is-full-failing-or-slow) when the cause is gone.
     if (this.#failure?.code !== error.code) log.error(`messages are refused: ${error.message}`)
     this.#failure = error
+    if (this.#phase === 'open') this.refusal = error
   }
 
   #recover(): void {
@@ -175,6 +174,7 @@ export class Health {
     // What to do: Look at the `gap` events.
     if (this.#failure !== undefined) settings.log.warn(`the inbox ${options.path} takes messages again`)
     this.#failure = undefined
+    if (this.#phase === 'open') this.refusal = undefined
     this.isUsable = true
     this.#reopenMs = firstReopenMs
     this.#timer?.cancel()

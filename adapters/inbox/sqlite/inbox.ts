@@ -53,11 +53,11 @@ function partsOf(file: InboxFile, settings: InboxHost, options: SqliteSettings) 
       return Math.max(pending.fileBytes, ...[...readers.values()].map((reader) => reader.fileBytes))
     },
   }
-  const commits = new GroupCommit({ file, believed, pending: held })
   const health = new Health({ file, settings, options, pending: held, sign })
+  const commits = new GroupCommit({ file, health, believed, pending: held })
   const places = new Places({ file, settings, options, commits: commits.own, health, pending })
   const control = createControl(path, settings)
-  return { file, settings, options, believed, sign, held, commits, health, places, readers, control }
+  return { file, settings, options, believed, sign, held, health, commits, places, readers, control }
 }
 
 /** The inbox of the receiver, and what all readers of its file share. */
@@ -83,13 +83,7 @@ export class SqliteInbox implements Inbox {
     this.archive = places.archive
     // Without readers, nobody waits for it.
     this.#opened.promise.catch(() => {})
-    commits.on = {
-      onCommitted: (committed, settled) => this.#committed(committed, settled),
-      onFailed: (error, puts) => health.failed(error, puts),
-      get isUsable() {
-        return health.isUsable
-      },
-    }
+    commits.onCommitted = (committed, settled) => this.#committed(committed, settled)
     health.on = {
       onClosed: () => control.close(),
       onReopened: (found) => this.#reopened(found),

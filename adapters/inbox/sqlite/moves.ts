@@ -2,7 +2,7 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import type { DeadLetterReason } from '../../../src/inbox/inbox.ts'
 import { unwritable } from '../stored-row.ts'
 import type { Move } from './file/interface.ts'
-import type { CommitQueue } from './commit-queue.ts'
+import type { CommitQueue } from './group-commit.ts'
 import type { Pending } from './pending.ts'
 
 interface MovesParts {

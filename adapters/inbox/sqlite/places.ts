@@ -5,14 +5,11 @@ import {
   type InboxGap,
   type InboxMessage,
   type InboxHost,
-  type NextAttempt,
   type Outcome,
   type Selection,
   type Waiting,
 } from '../../../src/inbox/inbox.ts'
 import { FileArchive, pages } from './archive.ts'
-import { Claims } from './claims.ts'
-import type { CommitQueue } from './commit-queue.ts'
 import type {
   Dropped,
   FileFigures,
@@ -22,10 +19,11 @@ import type {
   ReaderCommitted,
   Refused,
 } from './file/interface.ts'
+import type { CommitQueue } from './group-commit.ts'
 import type { Health } from './health.ts'
 import { Moves } from './moves.ts'
 import type { SqliteSettings } from './options.ts'
-import type { Pending } from './pending.ts'
+import { Claims, type Pending } from './pending.ts'
 import { StateRows } from './states.ts'
 
 interface PlacesParts {
@@ -89,7 +87,7 @@ export class Places {
     const { commits } = this.#parts
     const found = this.claims.get(id)
     const seq = found?.seq ?? seqOf(id)
-    if (outcome.as === 'later') return this.#later(seq, outcome.next, id)
+    if (outcome.as === 'later') return this.claims.reschedule(seq, outcome.next, found)
     if (outcome.vehicle !== undefined) this.states?.settled(seq, outcome.vehicle)
     if (outcome.as === 'dead' || found === undefined || seq <= this.damagedUpTo)
       return this.#settleInFile(id, seq, outcome)
@@ -183,10 +181,6 @@ export class Places {
       }
       return { items: [], next: undefined }
     })
-  }
-
-  #later(seq: number, next: NextAttempt, id: string): void | Promise<void> {
-    return this.claims.reschedule(seq, next, this.claims.get(id))
   }
 
   /** The file has more of the message than this process knows, or keeps it as a dead letter. */
