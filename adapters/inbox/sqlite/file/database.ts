@@ -19,7 +19,7 @@ import { constants } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import process from 'node:process'
 import type * as Sqlite from 'node:sqlite'
-import { FleethookError } from '../../../../src/base/errors.ts'
+import { type ErrorCode, FleethookError } from '../../../../src/base/errors.ts'
 import { prepareSchema, valueOf } from './schema.ts'
 
 /** Double the default of SQLite: a commit of many messages writes fewer pages. A file keeps the page size of its creation. */
@@ -262,6 +262,21 @@ export function failureOf(error: unknown, path: string): FleethookError {
           cause: error,
         })
       )
+  }
+}
+
+export function isFailure(error: unknown, code: ErrorCode): boolean {
+  return error instanceof FleethookError && error.code === code
+}
+
+/** Returns `false` on a full disk. */
+export function unlessFull<Result>(path: string, run: () => Result): Result | false {
+  try {
+    return run()
+  } catch (error) {
+    const failure = failureOf(error, path)
+    if (failure.code !== 'inbox_full') throw failure
+    return false
   }
 }
 

@@ -1,37 +1,31 @@
 import { statSync } from 'node:fs'
-import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate } from 'node:timers/promises'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from '../../../../src/inbox/inbox.ts'
 import type { Due } from '../../../../src/inbox/vehicle-store.ts'
-import type { UnopenedInbox } from '../../../../src/observe/stats.ts'
 import type { FileSettings } from '../options.ts'
-import { finishReplacing, isHalfReplaced, replaceDamaged } from './damage.ts'
-import { checkpoint, closeQuietly, copyMoved, failureOf, openDatabase } from './database.ts'
-import { eraseOwed, eraseState, forgetPage } from './erasing.ts'
+import { checkpoint, closeQuietly, copyMoved, failureOf, isFailure, unlessFull } from './database.ts'
+import { eraseState, forgetPage } from './erasing.ts'
 import type {
   Committed,
   Dropped,
-  FileFigures,
-  LeftReader,
-  OpenedReader,
-  ReaderCommitted,
-  ReaderSign,
-  WrittenChanges,
   ForgottenPage,
   InboxFile,
   OpenedFile,
+  OpenedReader,
   Page,
+  ReaderCommitted,
+  ReaderSign,
   Refused,
   SignOfLife,
   Tidied,
   Transaction,
   VehicleRow,
+  WrittenChanges,
 } from './interface.ts'
-import { isReady, moveInto } from './moving.ts'
+import { addReader, type OpenDatabase, Opening, settleJournal } from './opening.ts'
 import {
-  countPending,
   deadLettersAfter,
   messageAt,
   messagesBefore,
@@ -40,41 +34,18 @@ import {
   pendingAt,
   settledAfter,
   unappliedAfter,
+  vehicleAt,
   vehiclesAfter,
   waitingAfter,
 } from './reading.ts'
-import { SpaceKeeper } from './retention.ts'
-import { type Reader, Readers, receiver } from './readers.ts'
-import {
-  type FileStatements,
-  gapOf,
-  inTransaction,
-  type ReaderStatements,
-  rollBack,
-  valueOf,
-  vehicleOf,
-} from './schema.ts'
-import { createScrub, type Scrub } from './scrub.ts'
-import { lookInto, notReached, unopenedBeside } from './siblings.ts'
-import {
-  beginVehicles,
-  believedIn,
-  closedWithSuspects,
-  heldVehicles,
-  noteSign,
-  noteStart,
-  removeReported,
-} from './signs.ts'
-import { releaseReserve, spaceFor, walPagesFor } from './volume.ts'
+import { countDead, figuresOf, type Reader, receiver } from './readers.ts'
+import { inTransaction, rollBack, valueOf } from './schema.ts'
+import { createScrub } from './scrub.ts'
+import { notReached } from './siblings.ts'
+import { closedWithSuspects, noteLife, removeReported } from './signs.ts'
+import type { FileStatements, ReaderStatements } from './statements.ts'
+import { releaseReserve } from './volume.ts'
 import { type Each, together, write } from './writing.ts'
-
-interface OpenDatabase {
-  readonly db: DatabaseSync
-  readonly readers: Readers
-  readonly space: SpaceKeeper
-  /** There since the first erasure. */
-  scrub?: Scrub
-}
 
 /** The free pages that one step of an erasure gives to the disk. */
 const freedPages = 256
@@ -87,36 +58,30 @@ const freedPages = 256
  */
 export class SqliteFile implements InboxFile {
   readonly #settings: FileSettings
-  readonly #walPages: number
+  readonly #opening: Opening
   #connection: OpenDatabase | undefined
-  #holdsGaps = false
   /** What the path and its journal named when the file was opened. */
   #identity: readonly [file: string, journal: string] = ['', '']
-  /** Where the messages of a replaced file are. The next `open` takes them over. */
-  #movedTo: string | undefined
-  /** Damage was found while the file was open. The next `open` replaces the file without reading it first. */
-  #isDamaged = false
-  /** Some waiting messages may have been handed out by a process that crashed. */
-  #hasSuspects = false
-  /** This process has opened the file before, so an unclosed file does not mean a crash. */
-  #isOurs = false
 
   constructor(settings: FileSettings) {
     this.#settings = settings
-    this.#walPages = walPagesFor(Math.min(settings.maxBytes, spaceFor(settings.path)))
+    this.#opening = new Opening(settings)
   }
 
   async open(sign: SignOfLife, options: OpenOptions = {}): Promise<OpenedFile> {
-    try {
-      return await this.#openOrReplace(sign, options)
-    } catch (error) {
-      // On a full disk, waiting messages can still be handled with the space of the reserve.
-      if (!isFailure(error, 'inbox_full') || !releaseReserve(this.#settings.path)) throw error
-      return await this.#openOrReplace(sign, options)
-    }
+    const [on, found] = await this.#opening.open(sign, options)
+    // Set only now: a message that was written while the file was counted might or might not be counted.
+    this.#connection = on
+    this.#identity = identitiesOf(this.#settings.path)
+    return found
+  }
+
+  async addReader(sign: ReaderSign, nowMs: number): Promise<OpenedReader> {
+    return this.#use((on) => addReader(on, sign, nowMs, this.#settings.isVisit === true))
   }
 
   async commit(transaction: Transaction): Promise<Committed> {
+    const { path } = this.#settings
     let isRefused = false
     for (let tries = 0; ;) {
       try {
@@ -128,7 +93,7 @@ export class SqliteFile implements InboxFile {
         else {
           // With free pages of the file first, then with the space of the reserve, too.
           if (tries === 1) this.#use(({ space }) => space.volume.releaseReserve())
-          const isFree = this.#unlessFull(() => this.#use(({ space }) => space.freeUp(transaction)))
+          const isFree = unlessFull(path, () => this.#use(({ space }) => space.freeUp(transaction)))
           if (!isFree && tries === 1) throw error
           tries += 1
         }
@@ -168,14 +133,15 @@ export class SqliteFile implements InboxFile {
   }
 
   async tidy(sign: SignOfLife, pendingBytes: number): Promise<Tidied> {
+    const { path, isVisit = false } = this.#settings
     return this.#use((on) => {
       const { db, readers, space } = on
-      if (this.#settings.isVisit !== true) this.#noteAlive(on, sign)
-      for (const { statements } of readers.all) this.#unlessFull(() => statements.removeOldFailures.run())
+      if (!isVisit) this.#noteAlive(on, sign)
+      for (const { statements } of readers.all) unlessFull(path, () => statements.removeOldFailures.run())
       const step = (): boolean => space.step(sign.believed?.knownMs ?? sign.nowMs, pendingBytes)
-      const more = this.#unlessFull(() => inTransaction(db, step) || space.volume.shrink())
+      const more = unlessFull(path, () => inTransaction(db, step) || space.volume.shrink())
       for (const reader of readers.all) countDead(reader)
-      const branches = used(readers).map((reader) => ({
+      const branches = readers.branches.map((reader) => ({
         reader: reader.name,
         dropped: space.takeDropped(reader),
         ...figuresOf(reader),
@@ -198,10 +164,7 @@ export class SqliteFile implements InboxFile {
   }
 
   async vehicle(vin: string, reader?: string): Promise<VehicleRow | undefined> {
-    return this.#read(reader, (statements) => {
-      const row = statements.vehicle.get(vin)
-      return row && vehicleOf(row)
-    })
+    return this.#read(reader, (statements) => vehicleAt(statements, vin))
   }
 
   async vehicles(after: string, limit: number, reader?: string): Promise<readonly VehicleRow[]> {
@@ -268,18 +231,18 @@ export class SqliteFile implements InboxFile {
     const { path, isVisit = false } = this.#settings
     const closing = this.#connection
     if (closing === undefined) return
-    const { db, readers } = closing
+    const { db, readers, hasSuspects } = closing
     try {
       if (sign !== undefined) {
         // Messages that a crash left and that still wait may have been handed out before the crash.
         const isAnyLeft = readers.all.some((reader) => figuresOf(reader).oldest !== undefined)
-        const closed = this.#hasSuspects && isAnyLeft ? closedWithSuspects : 1
-        if (!isVisit) this.#noteEnd(closing, () => this.#note(readers, closed, sign))
+        const closed = hasSuspects && isAnyLeft ? closedWithSuspects : 1
+        if (!isVisit) this.#noteEnd(closing, closed, sign)
         if (this.#saveMoved(closing) !== undefined) return
-        this.#settleJournal(db)
+        settleJournal(db, path)
       }
     } catch (error) {
-      throw failureOf(error, path)
+      throw this.#failed(error)
     } finally {
       this.#release()
     }
@@ -300,7 +263,7 @@ export class SqliteFile implements InboxFile {
 
   #failed(error: unknown): FleethookError {
     const failure = failureOf(error, this.#settings.path)
-    if (failure.code === 'inbox_damaged') this.#isDamaged = true
+    if (failure.code === 'inbox_damaged') this.#opening.damaged()
     return failure
   }
 
@@ -310,137 +273,6 @@ export class SqliteFile implements InboxFile {
     this.#connection = undefined
     closeQuietly(closing?.db)
     closing?.scrub?.close()
-  }
-
-  /** `false` on a full disk. */
-  #unlessFull<Result>(run: () => Result): Result | false {
-    try {
-      return run()
-    } catch (error) {
-      const failure = this.#failed(error)
-      if (failure.code !== 'inbox_full') throw failure
-      return false
-    }
-  }
-
-  async #openOrReplace(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
-    const { path } = this.#settings
-    try {
-      if (isHalfReplaced(path)) finishReplacing(path)
-      if (!this.#isDamaged) return await this.#openFile(sign, options)
-    } catch (error) {
-      if (!isFailure(error, 'inbox_damaged')) throw failureOf(error, path)
-    }
-    try {
-      const damage = replaceDamaged(path, sign.nowMs, this.#walPages)
-      this.#isDamaged = false
-      return { ...(await this.#openFile(sign, options)), damage }
-    } catch (error) {
-      throw failureOf(error, path)
-    }
-  }
-
-  async #openFile(sign: SignOfLife, options: OpenOptions): Promise<OpenedFile> {
-    const { path, isVisit = false } = this.#settings
-    const db = openDatabase(path, this.#walPages)
-    try {
-      const unopened = isVisit ? [] : this.#lookAround(db, sign)
-      const readers = new Readers(db)
-      for (const branch of sign.readers ?? []) readers.use(branch.reader, sign.nowMs)
-      const erasing = isVisit ? [] : await eraseOwed(db, readers)
-      const space = new SpaceKeeper(db, readers, this.#settings, this.#walPages)
-      const counted = new Map<Reader, Counted>()
-      for (const reader of readers.all) counted.set(reader, await countPending(reader.statements))
-      this.#settleJournal(db)
-      const begun = this.#beginUse(db, readers, sign, options)
-      const opened = (reader: Reader, keepsVehicles: boolean | undefined): OpenedReader =>
-        this.#openReader(readers, reader, keepsVehicles, counted.get(reader))
-      const { reader: _reader, isNew: _isNew, ...own } = opened(readers.receiver, sign.keepsVehicles)
-      const branches = (sign.readers ?? []).map((each) => opened(readers.of(each.reader), each.keepsVehicles))
-      const goneMs = (sign.believed?.knownMs ?? sign.nowMs) - this.#settings.dead.forMs
-      // Set only now: a message that was written during the count might or might not be counted.
-      this.#connection = { db, readers, space }
-      this.#identity = identitiesOf(path)
-      this.#isOurs = true
-      return {
-        ...begun,
-        ...own,
-        readers: branches,
-        left: isVisit ? [] : leftOf(db, readers, counted, goneMs),
-        unopened,
-        erasing,
-        version: String(valueOf(db, 'SELECT sqlite_version()')),
-      }
-    } catch (error) {
-      closeQuietly(db)
-      throw failureOf(error, path)
-    }
-  }
-
-  /** Counts what a reader has, and marks its states as in use. */
-  #openReader(
-    readers: Readers,
-    reader: Reader,
-    keepsVehicles: boolean | undefined,
-    { messages, bytes }: Counted = { messages: 0, bytes: 0 },
-  ): OpenedReader {
-    const { isVisit = false } = this.#settings
-    const vehicles = isVisit ? heldVehicles(reader) : beginVehicles(readers, reader, keepsVehicles)
-    reader.heldAfter = vehicles?.seq ?? Infinity
-    countDead(reader)
-    const gaps = reader.statements.gaps.all().map(gapOf)
-    if (gaps.length > 0) this.#holdsGaps = true
-    return { reader: reader.name, isNew: reader.isNew, gaps, messages, bytes, vehicles, ...figuresOf(reader) }
-  }
-
-  async addReader({ reader: name, keepsVehicles }: ReaderSign, nowMs: number): Promise<OpenedReader> {
-    return this.#use(({ readers }) => {
-      const known = readers.all.find((each) => each.name === name)
-      const reader = readers.use(name, nowMs)
-      if (known !== undefined && known.usedMs > 0) {
-        reader.statements.addGap.run('stopped', known.usedMs, nowMs, null, 0)
-        this.#holdsGaps = true
-      }
-      const counted = reader.statements.countPending.get(-1, Number.MAX_SAFE_INTEGER)
-      const pending = { messages: Number(counted?.['messages']), bytes: Number(counted?.['bytes'] ?? 0) }
-      return this.#openReader(readers, reader, keepsVehicles, pending)
-    })
-  }
-
-  /** Takes over the copy of a file that was replaced while it was open. Returns the files that hold messages and have no receiver. */
-  #lookAround(db: DatabaseSync, sign: SignOfLife): readonly UnopenedInbox[] {
-    const { path } = this.#settings
-    const copy = this.#movedTo
-    this.#movedTo = undefined
-    try {
-      if (copy !== undefined) moveInto(db, copy, sign)
-      if (this.#isOurs) return []
-      return unopenedBeside(path)
-    } catch (error) {
-      if (copy === undefined || !isReady(db)) throw error
-      return [lookInto(copy) ?? { path: copy, messages: 0, deadLetters: 0 }]
-    }
-  }
-
-  /** Marks the file as in use, and reads what the last process left. */
-  #beginUse(
-    db: DatabaseSync,
-    readers: Readers,
-    sign: SignOfLife,
-    options: OpenOptions,
-  ): Pick<OpenedFile, 'lastId' | 'unclean' | 'believed'> {
-    const { isVisit = false } = this.#settings
-    const { file } = readers
-    const state = file.state.get() ?? {}
-    const believed = believedIn(state)
-    const newest = file.newest.get()
-    if (!this.#isOurs) this.#hasSuspects = state['closed'] === 0 || state['closed'] === closedWithSuspects
-    this.#holdsGaps = false
-    // Writes no new sign of life, so that a crash before the next one still reports what was refused since the last one.
-    if (this.#isOurs && !isVisit) file.setOpen.run()
-    else if (!isVisit) inTransaction(db, () => noteStart(readers, state, sign, options))
-    const ids = [newest?.['id'], state['last_id']].filter((id) => typeof id === 'string')
-    return { lastId: ids.toSorted().at(-1), unclean: this.#hasSuspects, believed }
   }
 
   /** Writes all rows, or, when each is tried alone, the rows that SQLite takes. */
@@ -460,7 +292,7 @@ export class SqliteFile implements InboxFile {
         readers.of(reader).heldAfter = vehicles?.seq ?? readers.of(reader).heldAfter
       const resultOf = (reader: Reader): ReaderCommitted => committedOf(reader, written, space.takeDropped(reader))
       const { reader: _, ...own } = resultOf(readers.receiver)
-      return { ...own, hasRoom: space.volume.hasRoom, readers: used(readers).map(resultOf) }
+      return { ...own, hasRoom: space.volume.hasRoom, readers: readers.branches.map(resultOf) }
     } catch (error) {
       rollBack(db)
       space.rolledBack()
@@ -492,36 +324,20 @@ export class SqliteFile implements InboxFile {
     return { ...done, refused }
   }
 
-  /**
-   * A journal can be readable and still not be on the disk: a kernel whose write failed may keep the page as clean. A
-   * power cut would lose it and all after it, so the content goes into the file, which is synced.
-   */
-  #settleJournal(db: DatabaseSync): void {
-    this.#unlessFull(() => checkpoint(db))
-  }
-
-  #note(readers: Readers, closed: number, sign: SignOfLife): void {
-    const { gaps, readers: branches = [] } = sign
-    const all = [gaps, ...branches.map((branch) => branch.gaps)]
-    // Most signs say that there is no gap, as before.
-    const isNew = this.#holdsGaps || all.some((each) => each !== undefined && each.length > 0)
-    const same = branches.map(({ reader }) => ({ reader }))
-    noteSign(readers, closed, isNew ? sign : { ...sign, gaps: undefined, readers: same })
-    // Gaps that are left out stay in the file.
-    if (isNew) this.#holdsGaps = all.some((each) => each === undefined || each.length > 0)
-  }
-
   /** On a full disk, the older sign of life stays. */
-  #noteAlive({ db, readers }: OpenDatabase, sign: SignOfLife): void {
-    if (this.#unlessFull(() => inTransaction(db, () => this.#note(readers, 0, sign))) === false) this.#holdsGaps = true
+  #noteAlive(on: OpenDatabase, sign: SignOfLife): void {
+    const { path } = this.#settings
+    if (unlessFull(path, () => inTransaction(on.db, () => noteLife(on, 0, sign))) === false) on.holdsGaps = true
   }
 
   /** On a full disk, the space of the journal and the reserve is enough. */
-  #noteEnd({ db }: OpenDatabase, note: () => void): void {
-    if (this.#unlessFull(() => inTransaction(db, note)) !== false) return
-    releaseReserve(this.#settings.path)
-    this.#settleJournal(db)
-    inTransaction(db, note)
+  #noteEnd(on: OpenDatabase, closed: number, sign: SignOfLife): void {
+    const { path } = this.#settings
+    const end = (): void => inTransaction(on.db, () => noteLife(on, closed, sign))
+    if (unlessFull(path, end) !== false) return
+    releaseReserve(path)
+    settleJournal(on.db, path)
+    end()
   }
 
   #throwIfMoved(on: OpenDatabase): void {
@@ -537,7 +353,7 @@ export class SqliteFile implements InboxFile {
     if (isFileHere && journal === this.#identity[1]) return undefined
     const copy = isFileHere ? path : copyMoved(db, path)
     if (isFileHere) checkpoint(db)
-    else if (copy !== path) this.#movedTo = copy
+    else if (copy !== path) this.#opening.moved(copy)
     // Anything written from here on would not be in the copy.
     this.#release()
     return new FleethookError('inbox_unavailable', `The file of the inbox ${path} was deleted, renamed or replaced.`, {
@@ -553,38 +369,6 @@ function identitiesOf(path: string): readonly [file: string, journal: string] {
   return [`${file?.dev} ${file?.ino}`, `${journal?.dev} ${journal?.ino}`]
 }
 
-type Counted = Pick<OpenedFile, 'messages' | 'bytes'>
-
-function countDead(reader: Reader): void {
-  reader.deadLetters = Number(reader.statements.countDead.get()?.['messages'])
-}
-
-function figuresOf({ statements, deadLetters }: Reader): FileFigures {
-  const oldest = statements.oldest.get()?.['place']
-  return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
-}
-
-/** The branches that this process has. */
-const used = (readers: Readers): readonly Reader[] =>
-  readers.all.filter((reader) => reader.isUsed && reader !== readers.receiver)
-
-/** The branches that this process does not have. Branches that nobody had since `beforeMs` are dropped. */
-const leftOf = (
-  db: DatabaseSync,
-  readers: Readers,
-  counted: ReadonlyMap<Reader, Counted>,
-  beforeMs: number,
-): readonly LeftReader[] =>
-  readers.all.flatMap((reader) => {
-    if (reader.isUsed) return []
-    const { name, usedMs } = reader
-    reader.statements.releaseVehicles.run()
-    countDead(reader)
-    const isDropped = usedMs < beforeMs
-    if (isDropped) inTransaction(db, () => readers.drop(name))
-    return [{ reader: name, messages: counted.get(reader)?.messages ?? 0, deadLetters: reader.deadLetters, isDropped }]
-  })
-
 function committedOf(
   reader: Reader,
   written: ReadonlyMap<Reader, WrittenChanges>,
@@ -592,10 +376,6 @@ function committedOf(
 ): ReaderCommitted {
   const { moved = [], retracted = { messages: 0, bytes: 0 } } = written.get(reader) ?? {}
   return { reader: reader.name, moved, retracted, dropped, ...figuresOf(reader) }
-}
-
-function isFailure(error: unknown, code: string): boolean {
-  return error instanceof FleethookError && error.code === code
 }
 
 function notOpen(path: string): FleethookError {

@@ -4,8 +4,8 @@ import { idWithSeq } from '../../../../src/inbox/delivery-id.ts'
 import { failureOf, openDatabase } from './database.ts'
 import type { SignOfLife } from './interface.ts'
 import { Readers } from './readers.ts'
-import { columnsOf, downtimeOf, inTransaction, type SqlRow, suffixOf, valueOf } from './schema.ts'
-import { closedWithSuspects } from './signs.ts'
+import { columnsOf, inTransaction, type SqlRow, suffixOf, valueOf } from './schema.ts'
+import { closedWithSuspects, downtimeOf } from './signs.ts'
 
 /** What moved from one file to another. */
 export interface Moved {

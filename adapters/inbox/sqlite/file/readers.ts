@@ -1,15 +1,16 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
-import type { FileStatements, ReaderStatements, SharedStatements, SqlRow } from './schema.ts'
+import type { FileFigures } from './interface.ts'
+import { createReader, dropReaderTables, inTransaction, type SqlRow } from './schema.ts'
 import {
-  createReader,
-  dropReaderTables,
   expendableSql,
-  inTransaction,
+  type FileStatements,
   prepareFile,
   prepareReader,
   prepareShared,
-} from './schema.ts'
+  type ReaderStatements,
+  type SharedStatements,
+} from './statements.ts'
 
 /** The name of the receiver among the readers of its file. */
 export const receiver = ''
@@ -51,6 +52,11 @@ export class Readers {
   /** The receiver comes first. */
   get all(): readonly Reader[] {
     return [...this.#byName.values()]
+  }
+
+  /** The branches that this process has. */
+  get branches(): readonly Reader[] {
+    return this.all.filter((reader) => reader.isUsed && reader !== this.receiver)
   }
 
   get shared(): SharedStatements {
@@ -129,4 +135,13 @@ export class Readers {
     this.#shared = undefined
     this.#expendable = undefined
   }
+}
+
+export function countDead(reader: Reader): void {
+  reader.deadLetters = Number(reader.statements.countDead.get()?.['messages'])
+}
+
+export function figuresOf({ statements, deadLetters }: Reader): FileFigures {
+  const oldest = statements.oldest.get()?.['place']
+  return { oldest: oldest == null ? undefined : Number(oldest), deadLetters }
 }

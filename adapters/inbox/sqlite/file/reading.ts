@@ -1,9 +1,12 @@
 import { setImmediate } from 'node:timers/promises'
+import zlib from 'node:zlib'
+import { FleethookError } from '../../../../src/base/errors.ts'
 import { bytesOfMessage, pageOf } from '../../../../src/base/pages.ts'
 import type { Claim, DeadLetter, InboxMessage, ListedMessage, Selection, Waiting } from '../../../../src/inbox/inbox.ts'
 import { claimOf, letterOf, listedOf, messageOf, waitingOf } from '../../stored-row.ts'
 import type { OpenedFile, Page, VehicleRow } from './interface.ts'
-import { type FileStatements, intact, isIntact, type ReaderStatements, type SqlRow, vehicleOf } from './schema.ts'
+import type { SqlRow } from './schema.ts'
+import type { FileStatements, ReaderStatements } from './statements.ts'
 
 /** Rows per page of a list: a few milliseconds of reading. */
 export const pageRows = 2_000
@@ -74,6 +77,11 @@ export function unappliedAfter(statements: ReaderStatements, after: number): Pag
   })
   const items = pageOf(found, Infinity, ({ bytes }) => bytes)
   return { items, next: last === Number(rows.at(-1)?.['place'] ?? after) ? seqAfter(rows) : last }
+}
+
+export function vehicleAt(statements: ReaderStatements, vin: string): VehicleRow | undefined {
+  const row = statements.vehicle.get(vin)
+  return row && vehicleOf(row)
 }
 
 /** States in the order of VINs. */
@@ -150,4 +158,30 @@ function stateOf({ waits, died_at: diedAt }: SqlRow): ListedMessage['state'] {
 function seqAfter(rows: readonly SqlRow[]): number | undefined {
   const last = rows.at(-1)
   return rows.length < pageRows || last === undefined ? undefined : Number(last['place'])
+}
+
+/** Whether the text is still as it was stored. SQLite itself checks the structure of pages, not their content. */
+function isIntact({ text, crc }: SqlRow): boolean {
+  return typeof text === 'string' && zlib.crc32(text) === crc
+}
+
+/** The row, if it is intact. Otherwise throws `inbox_damaged`. */
+function intact(row: SqlRow): SqlRow {
+  if (isIntact(row)) return row
+  const id = String(row['id'])
+  throw new FleethookError('inbox_damaged', `The text of the message ${id} in the inbox does not match its checksum.`)
+}
+
+/** A state as it is stored. `undefined` when the text is not as it was stored: then the vehicle's state begins again. */
+function vehicleOf(row: SqlRow): VehicleRow | undefined {
+  if (!isIntact(row)) return undefined
+  const { vin, place, seen_at: seenAt, due, rules, text } = row
+  return {
+    vin: String(vin),
+    seq: Number(place),
+    seenMs: Number(seenAt),
+    dueMs: due == null ? undefined : Number(due),
+    rules: typeof rules === 'string' ? rules : undefined,
+    text: String(text),
+  }
 }

@@ -1,10 +1,11 @@
 import type { Believed } from '../../../../src/base/believed-time.ts'
 import type { OpenOptions } from '../../../../src/hosting/drainable.ts'
 import { msOfSeq } from '../../../../src/inbox/delivery-id.ts'
-import type { KeptGap } from '../../../../src/inbox/inbox.ts'
+import type { GapReason } from '../../../../src/events/event.ts'
+import type { InboxGap, KeptGap } from '../../../../src/inbox/inbox.ts'
 import type { OpenedVehicles, SignOfLife, StoredMessage } from './interface.ts'
 import type { Reader, Readers } from './readers.ts'
-import { downtimeOf, type SqlRow } from './schema.ts'
+import type { SqlRow } from './schema.ts'
 
 /** Connections can wait this long in the kernel before their sender may give up. */
 const heldMs = 5_000
@@ -12,8 +13,24 @@ const heldMs = 5_000
 /** The value of `state.closed` in a file that was closed properly, but has waiting messages from before a crash. */
 export const closedWithSuspects = 3
 
+/** Writes the sign of life. `on.holdsGaps`: whether the file has gaps that no stored event reports. */
+export function noteLife(
+  on: { readonly readers: Readers; holdsGaps: boolean },
+  closed: number,
+  sign: SignOfLife,
+): void {
+  const { gaps, readers: branches = [] } = sign
+  const all = [gaps, ...branches.map((branch) => branch.gaps)]
+  // Most signs say that there is no gap, as before.
+  const isNew = on.holdsGaps || all.some((each) => each !== undefined && each.length > 0)
+  const same = branches.map(({ reader }) => ({ reader }))
+  noteSign(on.readers, closed, isNew ? sign : { ...sign, gaps: undefined, readers: same })
+  // Gaps that are left out stay in the file.
+  if (isNew) on.holdsGaps = all.some((each) => each === undefined || each.length > 0)
+}
+
 /** Writes the sign of life and the gaps together: the gap of a crash begins there and does not cover earlier refusals. */
-export function noteSign(readers: Readers, closed: number, sign: SignOfLife): void {
+function noteSign(readers: Readers, closed: number, sign: SignOfLife): void {
   const { nowMs, uptimeMs, gaps, believed, readers: branches = [] } = sign
   const { file, receiver } = readers
   noteGaps(receiver, gaps)
@@ -65,6 +82,24 @@ function noteReturn({ usedMs, statements }: Reader, aliveMs: number, nowMs: numb
   if (usedMs > 0 && usedMs < aliveMs) statements.addGap.run('stopped', usedMs, nowMs, null, 0)
 }
 
+/**
+ * The time since the last sign of life. If the clock was set back since, the machine's running time shows how long that
+ * was: the gap then has that length and ends now, by the clock as it is now. After a restart of the machine only a lower
+ * limit is known, so the gap covers the time by both clocks.
+ */
+export function downtimeOf(state: SqlRow, { nowMs, uptimeMs }: SignOfLife): { fromMs: number; toMs: number } {
+  const aliveAt = Number(state['alive_at'])
+  const uptimeThen = state['uptime_ms'] == null ? undefined : Number(state['uptime_ms'])
+  const hasRunOn = uptimeMs !== undefined && uptimeThen !== undefined && uptimeMs >= uptimeThen
+  const ranMs = hasRunOn ? uptimeMs - uptimeThen : 0
+  // Some systems know the running time only to the second.
+  const isSetBack = nowMs - ranMs < aliveAt - 2_000
+  return {
+    fromMs: Math.floor(isSetBack ? nowMs - ranMs : Math.min(aliveAt, nowMs)),
+    toMs: isSetBack && hasRunOn ? nowMs : Math.max(aliveAt, nowMs),
+  }
+}
+
 /** What the file says about vehicles while a reader keeps their states in it. */
 export function heldVehicles({ statements }: Reader): OpenedVehicles | undefined {
   const row = statements.held.get() ?? {}
@@ -103,4 +138,32 @@ export function removeReported({ statements }: Reader, { text }: StoredMessage):
     Date.parse(read('from')) || 0,
     Date.parse(read('to')) || 0,
   )
+}
+
+/** An object, so that a reason that is missing here is a type error. */
+const gapReasons: Readonly<Record<GapReason, true>> = {
+  inbox_full: true,
+  inbox_unavailable: true,
+  inbox_damaged: true,
+  inbox_expired: true,
+  body_too_large: true,
+  body_unreadable: true,
+  stopped: true,
+  restarted: true,
+  stalled: true,
+  deadline: true,
+  not_handled: true,
+  stream_interrupted: true,
+}
+
+const isGapReason = (name: unknown): name is GapReason => typeof name === 'string' && Object.hasOwn(gapReasons, name)
+
+export function gapOf({ reason: name, from_ms: fromMs, to_ms: toMs, vin, missed }: SqlRow): InboxGap {
+  return {
+    reason: isGapReason(name) ? name : 'restarted',
+    fromMs: Number(fromMs),
+    toMs: toMs == null ? undefined : Number(toMs),
+    vin: typeof vin === 'string' ? vin : undefined,
+    missed: Number(missed) || undefined,
+  }
 }

@@ -3,7 +3,8 @@ import { dirname, resolve } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { FleethookError } from '../../../../src/base/errors.ts'
 import { goesOn, isOutOfSpace, pageBytes as newPageBytes } from './database.ts'
-import { type FileStatements, valueOf } from './schema.ts'
+import { valueOf } from './schema.ts'
+import type { FileStatements } from './statements.ts'
 
 /** The space that a message takes beside its text: its row in `pending`, its columns, its share of the pages. */
 export const rowBytes = 320

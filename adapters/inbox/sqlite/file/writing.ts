@@ -12,7 +12,8 @@ import type {
 } from './interface.ts'
 import { type Reader, type Readers, receiver } from './readers.ts'
 import type { SpaceKeeper } from './retention.ts'
-import type { ReaderStatements, SqlRow } from './schema.ts'
+import type { SqlRow } from './schema.ts'
+import type { ReaderStatements } from './statements.ts'
 
 /** Writes one row of a reader. Returns `undefined` when the row is refused and others go on. */
 export type Each = <Result>(
