@@ -91,7 +91,7 @@ const parts: readonly Part[] = [
         what: 'on Bun / Deno / workerd, CPU to the bare server',
         limits: [1.35, 1.35, 1.5],
         figures: (rows) =>
-          ['bun', 'deno', 'workerd'].map((runtime) => cell(rows, 'ratio', { runtime, server: 'fleethook' })),
+          ['bun', 'deno', 'workerd'].map((runtime) => cell(rows, 'to bare', { runtime, server: 'fleethook' })),
       },
     ],
   },

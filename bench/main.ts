@@ -33,7 +33,10 @@ const benchmarks: Readonly<Record<string, Benchmark>> = {
   facts: { says: 'a table of facts of 100,000 vehicles, and a rule that begins for all of them, six minutes' },
   observe: { says: 'CPU of observers' },
   start: { says: 'from the start of a process to its first 200', first: [build] },
-  runtimes: { says: 'Bun, Deno and workerd beside their bare servers', first: [build, 'node scripts/runtimes.ts'] },
+  runtimes: {
+    says: 'Node, Bun, Deno and workerd beside an empty Hono handler and their bare servers',
+    first: [build, 'node scripts/runtimes.ts'],
+  },
   cores: { says: 'more than one core', first: [build] },
   durable: { says: 'each message on disk, ten minutes', first: [build] },
   'durable/recovery': { says: 'a start with many waiting messages' },

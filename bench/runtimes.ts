@@ -1,6 +1,6 @@
 /**
- * Measures the CPU time of a message on each runtime, from the socket to its handler. Compares it with the least that the runtime's
- * own server can do with a message: read the body, parse it, answer. Each server is a process of its own, and all get the same
+ * Measures the CPU time of a message on each runtime, from the socket to its handler. Compares it with what an empty Hono handler and
+ * the runtime's own server take to read the body, parse it and answer. Each server is a process of its own, and all get the same
  * bodies, in turns. Linux only.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -21,6 +21,7 @@ const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '9' },
     count: { type: 'string', default: '10000' },
+    only: { type: 'string', default: 'node24,bun,deno,workerd' },
   },
 })
 const rounds = Number(values.rounds)
@@ -28,13 +29,25 @@ const count = Number(values.count)
 /** The number of messages to each server before its first round. On Deno, the ratio falls until about 40,000. */
 const warmUpMessages = 40_000
 
-type Kind = 'bare' | 'fleethook'
-const kinds: readonly Kind[] = ['bare', 'fleethook']
-const budgets: Partial<Record<Runtime, number>> = { node24: 1.15, bun: 1.35, deno: 1.35, workerd: 1.5 }
-const runtimes: readonly Runtime[] = ['node24', 'bun', 'deno', 'workerd']
+type Kind = 'bare' | 'Hono' | 'fleethook'
+const kinds: readonly Kind[] = ['bare', 'Hono', 'fleethook']
+/** The budget of a runtime, and what it is a multiple of. */
+const budgets: Partial<Record<Runtime, readonly [of: Kind, ratio: number]>> = {
+  node24: ['Hono', 1],
+  bun: ['Hono', 1.15],
+  deno: ['Hono', 1.4],
+  workerd: ['bare', 1.5],
+}
+const runtimes: readonly Runtime[] = (['node24', 'bun', 'deno', 'workerd'] as const).filter((each) =>
+  values.only.split(',').includes(each),
+)
 
 const answer = `new Response('${answerBody}', { headers: { 'content-type': 'application/json' } })`
 const parse = `async (request) => { JSON.parse(await request.text()); return ${answer} }`
+const hono = `new Hono().post('/', async (c) => {
+  JSON.parse(await c.req.text())
+  return c.body('${answerBody}', 200, { 'content-type': 'application/json' })
+})`
 const receiver = `createReceiver({ secret: '${secret}' }).on('data', ({ data }) => { highest = Math.max(highest, data.VehicleSpeed ?? 0) })`
 
 const programs: Readonly<Record<Kind, string>> = {
@@ -56,6 +69,14 @@ const programs: Readonly<Record<Kind, string>> = {
         })
       }).listen(0, '127.0.0.1', () => say(server.address().port))
     }`,
+  Hono: `
+    import { Hono } from 'hono'
+    const say = ({ port }) => console.log('listening on http://127.0.0.1:' + port)
+    const { fetch } = ${hono}
+    const options = { port: 0, hostname: '127.0.0.1' }
+    if (process.argv[2] === 'bun') say(Bun.serve({ ...options, fetch }))
+    else if (process.argv[2] === 'deno') say(Deno.serve({ ...options, onListen() {} }, (request) => fetch(request)).addr)
+    else (await import('@hono/node-server')).serve({ ...options, fetch }, say)`,
   fleethook: `
     import { createReceiver } from '../../dist/src/index.js'
     const { serve } = await import('../../dist/adapters/' + process.argv[2] + '.js')
@@ -65,6 +86,9 @@ const programs: Readonly<Record<Kind, string>> = {
 
 const workers: Readonly<Record<Kind, string>> = {
   bare: `export default { fetch: ${parse} }`,
+  Hono: `
+    import { Hono } from 'hono'
+    export default ${hono}`,
   fleethook: `
     import { createReceiver } from '../../../src/index.ts'
     import { worker } from '../../../adapters/workers.ts'
@@ -145,27 +169,29 @@ try {
   rmSync(folder, { recursive: true, force: true })
 }
 
-/** Each ratio is of one round, so that other load on the machine affects both servers. */
-function ratio(runtime: Runtime): string {
-  const [bare, own] = kinds.map((kind) => courses.find((course) => course.runtime === runtime && course.kind === kind))
-  const ratios = own?.cpuMicroseconds.map((cpu, round) => cpu / (bare?.cpuMicroseconds[round] ?? Number.NaN)) ?? []
-  return median(ratios).toFixed(2)
+const least = (runtime: Runtime, kind: Kind): number =>
+  Math.min(...courses.flatMap((each) => (each.runtime === runtime && each.kind === kind ? each.cpuMicroseconds : [])))
+
+function row({ runtime, kind, cpuMicroseconds, perSecond }: Course): readonly string[] {
+  const to = (other: Kind): string =>
+    kind === 'fleethook' ? (least(runtime, kind) / least(runtime, other)).toFixed(2) : ''
+  const [of, budget] = budgets[runtime] ?? []
+  return [
+    runtime,
+    kind,
+    least(runtime, kind).toFixed(1),
+    median(cpuMicroseconds).toFixed(1),
+    to('Hono'),
+    to('bare'),
+    kind === 'fleethook' && budget !== undefined ? `${budget.toFixed(2)} of ${of}` : '',
+    median(perSecond).toFixed(0),
+  ]
 }
 
 console.log(
-  `Messages of the service's own format, ${rounds} rounds of ${count} after ${warmUpMessages}, medians; 64 connections, each sends its next message when the last was answered. ` +
-    'Ratio: CPU time of the process to that of the bare server.\n',
+  `Messages of the service's own format, ${rounds} rounds of ${count} after ${warmUpMessages}; 64 connections, each sends its next message when the last was answered. ` +
+    'CPU time of the process for a message, in µs. The ratios are of the least of all rounds: other work on the machine only adds.\n',
 )
 console.log(
-  table(
-    ['runtime', 'server', 'CPU µs', 'ratio', 'budget', 'messages/s'],
-    courses.map(({ runtime, kind, cpuMicroseconds, perSecond }) => [
-      runtime,
-      kind,
-      median(cpuMicroseconds).toFixed(1),
-      kind === 'bare' ? '' : ratio(runtime),
-      kind === 'bare' ? '' : (budgets[runtime]?.toFixed(2) ?? 'none'),
-      median(perSecond).toFixed(0),
-    ]),
-  ),
+  table(['runtime', 'server', 'least', 'median', 'to Hono', 'to bare', 'budget', 'messages/s'], courses.map(row)),
 )
