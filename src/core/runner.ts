@@ -111,21 +111,34 @@ export class Lifecycle {
     return Math.min(sliceMs, this.#lastTaskMs * partOfTask)
   }
 
-  /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
   #arm(): void {
     this.#isArmed = true
+    this.#beginTask()
+    this.#setTimer()
+  }
+
+  #beginTask(): void {
     this.#starts = 0
     this.#startedAtMs = elapsedMs(this.#clock)
-    const run = (): void => {
-      this.#isArmed = false
-      this.#lastTaskMs = this.#tookMs
-      if (!this.#wanted) return
-      this.#wanted = false
-      this.#start()
-    }
+  }
+
+  /** Until this timer fires, the process is still in the task that set it, or in tasks that followed without a pause. */
+  #setTimer(): void {
     // The task is over then, with all that others did in it. Then start nothing for as long again: a busy process gives way more.
-    const rest = (): unknown => setTimeout(run, Math.min(longestRestMs, this.#tookMs))
-    setTimeout(this.#givesWay ? rest : run, 0)
+    const rest = (): unknown => setTimeout(this.#run, Math.min(longestRestMs, this.#tookMs))
+    setTimeout(this.#givesWay ? rest : this.#run, 0)
+  }
+
+  readonly #run = (): void => {
+    this.#lastTaskMs = this.#tookMs
+    if (this.#wanted) {
+      this.#wanted = false
+      this.#beginTask()
+      this.#start()
+      // Handlers that have started and are not done may go on, and let others start, in this same task.
+      if (this.#wanted || (this.#starts > 0 && this.running > 0)) return this.#setTimer()
+    }
+    this.#isArmed = false
   }
 }
 

@@ -1,5 +1,5 @@
 import { createReceiver, type EventOf, type Handler, type HandlerContext } from 'fleethook'
-import { describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, onTestFinished, test, vi } from 'vitest'
 import { turn } from './fake-clock.ts'
 import { data, scene, state } from './scene.ts'
 
@@ -29,6 +29,22 @@ describe('on', () => {
     receiver.on(['data', '*', 'data', 'state'], () => void (runs += 1))
     await send(data('A', 1))
     expect(runs).toBe(1)
+  })
+
+  test('messages whose handlers are done at once need one timer, however many there are', async () => {
+    const receiver = createReceiver({ secret: false })
+    const done = Promise.withResolvers<void>()
+    let runs = 0
+    receiver.on('data', () => {
+      runs += 1
+      if (runs === 20) done.resolve()
+    })
+    await receiver.open()
+    const timers = vi.spyOn(globalThis, 'setTimeout')
+    onTestFinished(() => timers.mockRestore())
+    await Promise.all(Array.from({ length: 20 }, (_, n) => receiver.accept({ headers: {}, body: data(`V${n}`, n) })))
+    await done.promise
+    expect(timers).toHaveBeenCalledTimes(1)
   })
 
   test('a message that no handler is for is handled', async () => {
