@@ -5,20 +5,14 @@
  */
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
-import {
-  createServer,
-  IncomingMessage,
-  type RequestListener,
-  type Server as HttpServer,
-  type ServerOptions,
-  ServerResponse,
-} from 'node:http'
+import type { IncomingMessage, RequestListener, Server as HttpServer, ServerOptions, ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
 import { milliseconds, required, wholeNumber } from '../src/base/options.ts'
 import { refuse } from '../src/http/answers.ts'
+import { http } from './node-http.ts'
 import { answeredLast, closeUnlessWhole, lastRequests, NodeRequest } from './node-request.ts'
 import { launcherVariable, type LauncherMessage } from './serve-options.ts'
 import { type Runtime, type Served, type ServedHere, type ServeOptions, type Server, serveOn } from './runtime.ts'
@@ -81,7 +75,7 @@ const node: Runtime<NodeServeOptions> = {
       else request.answerBy(receiver)
     }
     const secure = tls && createSecureServer({ ...timeouts, ...tls }, listener)
-    const server: HttpServer = secure ?? createServer(timeouts, listener)
+    const server: HttpServer = secure ?? http.createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)
       listener(incoming, outgoing)
@@ -105,7 +99,7 @@ const node: Runtime<NodeServeOptions> = {
       },
       hasNext(connection) {
         const incoming = 'incoming' in connection && connection.incoming
-        return incoming instanceof IncomingMessage && lastRequests.get(incoming.socket) !== incoming
+        return incoming instanceof http.IncomingMessage && lastRequests.get(incoming.socket) !== incoming
       },
       stop: (graceMs) => stopServer(server, sockets, graceMs),
     }
@@ -179,7 +173,7 @@ async function createAppListener(fetch: ServedHere['fetch']): Promise<RequestLis
         return new Response(null, { status: 500 }) // The host threw past its own error handler.
       } finally {
         const { incoming, outgoing } = connection
-        if (incoming instanceof IncomingMessage && outgoing instanceof ServerResponse)
+        if (incoming instanceof http.IncomingMessage && outgoing instanceof http.ServerResponse)
           await closeUnlessWhole(incoming, outgoing)
       }
     },
@@ -256,7 +250,7 @@ function answerUnreadable(server: HttpServer): void {
     const end = socket.end.bind(socket)
     const refuseInOrder = (): void => {
       const current: unknown = Reflect.get(socket, '_httpMessage')
-      const isAnswering = current instanceof ServerResponse
+      const isAnswering = current instanceof http.ServerResponse
       if (isAnswering && current.req.complete && socket.writable) {
         // Node ends the connection when the sender has done so, and then no answer leaves.
         socket.end = () => socket

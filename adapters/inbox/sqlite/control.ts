@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { lstatSync, mkdirSync, rmSync } from 'node:fs'
-import { createServer, type RequestListener, type Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { FleethookError } from '../../../src/base/errors.ts'
@@ -9,6 +9,7 @@ import { Feed } from '../../../src/operator/feed.ts'
 import { Samples } from '../../../src/operator/samples.ts'
 import type { OperatorApi } from '../../../src/observe/observer.ts'
 import type { OperatorAppOptions } from '../../../src/operator/app.ts'
+import { http } from '../../node-http.ts'
 
 /** The socket beside the file, through which operators on this machine, as the same user, reach the process that has the file. */
 interface Control {
@@ -49,7 +50,7 @@ export function createControl(path: string, settings: InboxHost): Control {
       samples ??= operator.stats && new Samples(operator.stats, operator.observe)
       sampling = setInterval(() => samples?.take(), Samples.stepMs).unref()
       let listener: Promise<RequestListener> | undefined
-      server = createServer((incoming, outgoing) => {
+      server = http.createServer((incoming, outgoing) => {
         listener ??= createListener(operator, { feed, samples })
         listener
           .then((answer) => answer(incoming, outgoing))
