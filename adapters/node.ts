@@ -6,7 +6,6 @@
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import type { IncomingMessage, RequestListener, Server as HttpServer, ServerOptions, ServerResponse } from 'node:http'
-import { createServer as createSecureServer } from 'node:https'
 import type { ListenOptions, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { RuntimeRefusal } from '../src/hosting/drainable.ts'
@@ -74,7 +73,7 @@ const node: Runtime<NodeServeOptions> = {
       if (receiver === undefined || request.target === undefined) void listenAsApp(incoming, outgoing)
       else request.answerBy(receiver)
     }
-    const secure = tls && createSecureServer({ ...timeouts, ...tls }, listener)
+    const secure = tls && (await import('node:https')).createServer({ ...timeouts, ...tls }, listener)
     const server: HttpServer = secure ?? http.createServer(timeouts, listener)
     server.on('checkContinue', (incoming, outgoing) => {
       continueWhenRead(incoming, outgoing)

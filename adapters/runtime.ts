@@ -20,7 +20,7 @@ import { type HostedReceiver, hostedBy } from '../src/receiver/hosted.ts'
 import { failureDetails } from '../src/reports/failure-details.ts'
 import type { Reports } from '../src/reports/reports.ts'
 import { markStartupError } from './startup-errors.ts'
-import { Certificate } from './certificate.ts'
+import type { Certificate } from './certificate.ts'
 import { serveRules, type ServeOptions, type Signal, type TlsOptions, type TlsTexts } from './serve-options.ts'
 
 export type { ServeOptions, Signal, TlsFiles, TlsOptions, TlsTexts } from './serve-options.ts'
@@ -122,7 +122,8 @@ async function start<Options extends ServeOptions>(
   const { port = 3000, hostname, tls, announce = true } = given
   const name = runtime.name()
   checkOptions('serve', options, { ...serveRules, ...runtime.rules })
-  const certificate = tls && new Certificate(tls, name)
+  // Most servers have no certificate, and what reads one takes long to load.
+  const certificate = tls && new (await import('./certificate.ts')).Certificate(tls, name)
   const receivers = receiversOf(served)
   for (const receiver of receivers) checkPromise(runtime, receiver)
 

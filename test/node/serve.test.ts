@@ -81,7 +81,7 @@ test('close stops the server once, and closed resolves to the same result', asyn
   await expect(fetch(server.url)).rejects.toThrow()
 })
 
-test('a receiver with a file starts without the code behind `fetch`, which is a fifth of a start', () => {
+test('a receiver with a file starts without the code behind `fetch`, and without TLS', () => {
   const from = (path: string): string => JSON.stringify(new URL(`../../${path}`, import.meta.url).href)
   const program = `
     import { createReceiver } from ${from('src/index.ts')}
@@ -89,13 +89,13 @@ test('a receiver with a file starts without the code behind `fetch`, which is a 
     import { serve } from ${from('adapters/node.ts')}
     const inbox = sqliteInbox({ path: ${JSON.stringify(join(newFolder('start'), 'inbox.db'))} })
     const server = await serve(createReceiver({ secret: '${secret}', inbox }), ${JSON.stringify(quiet)})
-    const isLoaded = () => process.moduleLoadList.some((name) => name.includes('undici/undici'))
-    const atStart = isLoaded()
+    const loaded = () => ['undici/undici', 'NativeModule tls'].map((name) => process.moduleLoadList.some((each) => each.endsWith(name)))
+    const atStart = loaded()
     await fetch(server.url)
-    console.log(atStart, isLoaded())
+    console.log(...atStart, ...loaded())
     await server.close()`
   const args = ['--input-type=module', '--eval', program]
-  expect(execFileSync(process.execPath, args, { encoding: 'utf8' }).trim()).toBe('false true')
+  expect(execFileSync(process.execPath, args, { encoding: 'utf8' }).trim()).toBe('false false true true')
 })
 
 test('close removes the signal listeners', async () => {
