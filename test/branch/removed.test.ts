@@ -127,3 +127,24 @@ test('a branch that nobody has had for as long as dead letters are kept goes by 
     await drained
   }
 })
+
+test('a gap of a branch that no event reports yet is told after the next start', async () => {
+  const path = join(newFolder('gap'), 'inbox.db')
+  const gaps: string[] = []
+  const start = async (handle: () => unknown, pendingMessages: number) => {
+    const receiver = createReceiver({ secret: false, inbox: sqliteInbox({ path }), log: logInto([]) })
+    stops.push(() => receiver.drain({ handlerGraceMs: 0, deadlineMs: 0 }))
+    branch(receiver, { name: 'crm', limits: { pendingMessages } })
+      .on('data', handle)
+      .on('gap', ({ reason, missed }) => void gaps.push(`${reason} ${missed}`))
+    await receiver.open()
+    return receiver
+  }
+  const full = await start(() => new Promise(() => {}), 1)
+  for (let at = 0; at < 3; at += 1) await full.accept({ authorization: undefined, body: data('A', at) })
+  expect(full.stats().branches?.['crm']?.refused).toEqual({ inbox_full: 2 })
+  await full.drain({ handlerGraceMs: 0 })
+  expect(gaps).toEqual([])
+  await start(() => {}, 10)
+  await soon(() => expect(gaps).toContain('inbox_full 2'))
+})

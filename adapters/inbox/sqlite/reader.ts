@@ -55,6 +55,8 @@ export class SqliteReader implements Inbox {
   readonly #parts: ReaderParts
   #found: OpenedReader | undefined
   #phase: 'new' | 'open' | 'closed' = 'new'
+  /** It was opened, so it knows the gaps that the file had of it. */
+  #hasGaps = false
   readonly #closed = Promise.withResolvers<void>()
 
   constructor(parts: ReaderParts) {
@@ -71,8 +73,8 @@ export class SqliteReader implements Inbox {
   get sign(): ReaderSign {
     const { name, settings } = this.#parts
     const keepsVehicles = settings.states !== undefined
-    // Gaps that it has not read yet stay in the file.
-    return { reader: name, keepsVehicles, gaps: this.#phase === 'open' ? settings.receiver?.openGaps?.() : undefined }
+    // Gaps that it has not read yet stay in the file. The last sign comes after its end.
+    return { reader: name, keepsVehicles, gaps: this.#hasGaps ? settings.receiver?.openGaps?.() : undefined }
   }
 
   get fileBytes(): number {
@@ -97,6 +99,7 @@ export class SqliteReader implements Inbox {
       this.known(await health.read(() => file.addReader({ reader: name, keepsVehicles }, settings.clock.now())), false)
     }
     this.#phase = 'open'
+    this.#hasGaps = true
     const { places } = this
     return {
       lastId,

@@ -67,7 +67,7 @@ export function noteStart(readers: Readers, state: SqlRow, sign: SignOfLife, opt
   const aliveMs = Number(state['alive_at'] ?? 0)
   const isUsed = aliveMs > 0
   statements.removeGapOfStop.run(aliveMs)
-  for (const { reader } of sign.readers ?? []) noteReturn(readers.of(reader), aliveMs, sign.nowMs)
+  for (const { reader } of sign.readers ?? []) noteReturn(readers, readers.of(reader), aliveMs, sign.nowMs)
   const { fromMs, toMs } = downtimeOf(state, sign)
   const wasHeld = options.listeningWasKept === true && toMs - fromMs <= heldMs
   if (state['closed'] === 0) statements.addGap.run('restarted', fromMs, toMs, null, 0)
@@ -77,9 +77,11 @@ export function noteStart(readers: Readers, state: SqlRow, sign: SignOfLife, opt
   file.setState.run(0, sign.nowMs, sign.uptimeMs ?? null, believed?.knownMs ?? sign.nowMs, believed?.doubtedMs ?? 0)
 }
 
-/** A branch that the last process did not have lacks what came since: a gap of its own says so. */
-function noteReturn({ usedMs, statements }: Reader, aliveMs: number, nowMs: number): void {
+/** A branch that the last process did not have lacks what came since: a gap of its own says so, once. */
+function noteReturn({ file }: Readers, reader: Reader, aliveMs: number, nowMs: number): void {
+  const { usedMs, statements, number } = reader
   if (usedMs > 0 && usedMs < aliveMs) statements.addGap.run('stopped', usedMs, nowMs, null, 0)
+  file.useReader.run(nowMs, number)
 }
 
 /**
