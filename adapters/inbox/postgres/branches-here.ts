@@ -1,5 +1,6 @@
 import type { Log } from '../../../src/base/log.ts'
 import type { UnopenedInbox } from '../../../src/observe/stats.ts'
+import type { BranchGap } from '../shared-inbox.ts'
 import type { PostgresBranch } from './branch.ts'
 import {
   type AddedBranch,
@@ -39,6 +40,8 @@ export class BranchesHere {
   readonly #byName = new Map<string, PostgresBranch>()
   /** The branches with places, by name. */
   readonly #added = new Map<string, AddedBranch>()
+  /** Gaps of branches that this process lacks: a receiver that has ended left them, and the signs of this one keep them for the next. */
+  #gapsOfOthers: readonly BranchGap[] = []
 
   constructor(parts: HereParts) {
     this.#parts = parts
@@ -54,6 +57,19 @@ export class BranchesHere {
 
   know(branch: PostgresBranch): void {
     this.#byName.set(branch.name, branch)
+  }
+
+  /** The gaps that no event reports yet. */
+  get openGaps(): readonly BranchGap[] {
+    const own = this.all.flatMap(({ name: branch, openGaps }) => openGaps.map((gap) => Object.assign({ branch }, gap)))
+    return [...own, ...this.#gapsOfOthers]
+  }
+
+  /** A receiver that has ended left this gap. */
+  adopt(gap: BranchGap): void {
+    const branch = this.get(gap.branch)
+    if (branch === undefined) this.#gapsOfOthers = [...this.#gapsOfOthers, gap]
+    else branch.adopt(gap)
   }
 
   /** A process that lacks a branch of another one handles nothing: it would settle messages of the branch without its handlers. */
@@ -105,8 +121,10 @@ export class BranchesHere {
     for (const branch of await noteGone(db, [...this.#byName.keys()], unusedMs))
       // What to do: Normal when you removed it. Messages wait until it is back, and a `gap` (`stopped`) then says since when it gets no new ones.
       log.warn('no process has this branch any more, so new messages are not for it', { branch })
-    for (const branch of await branchesGoneBefore(db, nowMs - deadForMs))
+    for (const branch of await branchesGoneBefore(db, nowMs - deadForMs)) {
+      this.#gapsOfOthers = this.#gapsOfOthers.filter((gap) => gap.branch !== branch)
       // What to do: Nothing. No process had it for as long as dead letters are kept.
       log.warn('what waited for a removed branch was dropped', { branch, ...(await dropBranch(db, branch)) })
+    }
   }
 }

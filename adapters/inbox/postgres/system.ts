@@ -153,13 +153,11 @@ export class PostgresSystem implements SharedSystem, Marks {
   }
 
   openGapsOfBranches(): readonly BranchGap[] {
-    return this.#branches.all.flatMap(({ name: branch, openGaps }) =>
-      openGaps.map((gap) => Object.assign({ branch }, gap)),
-    )
+    return this.#branches.openGaps
   }
 
   adoptGap(gap: BranchGap): void {
-    this.#branches.get(gap.branch)?.adopt(gap)
+    this.#branches.adopt(gap)
   }
 
   refusing(): 'inbox_unavailable' | undefined {
