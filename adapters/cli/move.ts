@@ -3,6 +3,7 @@ import process from 'node:process'
 import type { Command } from 'commander'
 import { pause, systemClock } from '../../src/base/clock.ts'
 import { FleethookError } from '../../src/base/errors.ts'
+import { escapeControls } from '../../src/events/summarize.ts'
 import type { InboxEvent, InboxGap } from '../../src/inbox/inbox.ts'
 import { readsNothing } from '../inbox/forwarding.ts'
 import { KafkaSystem } from '../inbox/kafka/system.ts'
@@ -27,9 +28,9 @@ export function defineMove(command: Command): void {
     .description('Moves what waits in a file to another file, to Postgres or to Kafka, where others handle it.')
   onDatabase<[string, string | undefined], Tables & Cluster>(
     clusterOptions(command),
-    `With a second file, what waits, dead letters and gaps go there, all or nothing. With KAFKA_BROKERS or --brokers, what waits goes to the topic; dead letters and gaps stay in the file. Otherwise it goes to Postgres, with dead
-letters, gaps and the states of vehicles, which needs the package pg in your project. Each message is there before it leaves the file: when it was
-interrupted, run it again. Handled messages stay in the file, and what waits for branches does, too.`,
+    `With a second file, what waits, dead letters and gaps go there, all or nothing. With KAFKA_BROKERS or --brokers, what waits for the receiver goes to the topic; dead letters, gaps and what waits for branches stay in the file. Otherwise it goes to Postgres, with dead
+letters, gaps and the states of vehicles, also of branches, which needs the package pg in your project. Each message is there before it leaves the file: when it was
+interrupted, run it again. Handled messages stay in the file.`,
     runMove,
   )
 }
@@ -54,17 +55,16 @@ async function runMove(given: Tables & Cluster & Common, print: Print, file: str
     return
   }
   const moved: Moved = await withPool(where, async (pool) => moveFile(file, new Database(pool, schema, systemClock)))
-  const { messages, deadLetters, gaps, vehicles, left } = moved
   print({ schema, ...moved }, () =>
     [
-      `Moved to the schema ${schema}: ${messages} messages that wait, ${deadLetters} dead letters, ${gaps} gaps, the states of ${vehicles} vehicles.`,
-      ...left.map(
-        (each) =>
-          `${each.messages} messages and ${each.deadLetters} dead letters of the branch ${each.branch} stay in ${file}: start a receiver with this file and the branch until it has handled them.`,
-      ),
+      `Moved to the schema ${schema}: ${movedOf(moved)}, ${moved.gaps} gaps.`,
+      ...moved.branches.map((each) => `Of the branch ${escapeControls(each.branch)}: ${movedOf(each)}.`),
     ].join('\n'),
   )
 }
+
+const movedOf = ({ messages, deadLetters, vehicles }: Moved['branches'][number] | Moved): string =>
+  `${messages} messages that wait, ${deadLetters} dead letters, the states of ${vehicles} vehicles`
 
 /** As a receiver with this file does, but without one: nobody listens. Resolves to the number of messages. */
 async function moveToTopic(file: string, given: Cluster & Common): Promise<number> {

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { type Clock, createReceiver, type GapEvent, type Receiver, type Vehicles, vehicles } from 'fleethook'
+import { type Clock, createReceiver, type GapEvent, type Receiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { InboxFactory } from 'fleethook/extend'
 import { postgresInbox } from 'fleethook/inbox/postgres'
@@ -12,6 +12,7 @@ import { becomes, is, starts } from 'fleethook/when'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
 import { endWithFile } from '../conformance/spawn.ts'
+import { logInto } from '../dispatch/scene.ts'
 import { inForm } from '../form.ts'
 import { hasPostgres } from '../once/servers.ts'
 import { quiet } from './quiet.ts'
@@ -96,19 +97,157 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await expect.poll(() => rows('waiting')).toBeGreaterThan(before)
   }
 
-  test('what waits for a branch stays in the file, and the command says so', async () => {
-    const before = createReceiver({ secret: false, log: quiet, inbox: sqliteInbox({ path, waitMs: 0 }) }).on(
-      'data',
-      () => {},
+  /** A receiver on the file that handles everything, beside a branch that gives up messages of vehicle 0 and never ends others. */
+  async function branchesOnFile(...names: readonly string[]): Promise<Receiver> {
+    const receiver = createReceiver({ secret: false, log: quiet, inbox: sqliteInbox({ path, waitMs: 0 }) })
+    receiver.on('data', () => {})
+    for (const name of names)
+      branch(receiver, { name, retry: { attempts: 1 } }).on('data', ({ vin }) => {
+        if (vin === vinOf(0)) throw new Error('It is broken.')
+        return new Promise(() => {})
+      })
+    await receiver.open()
+    return receiver
+  }
+
+  /** The numbers that wait in a table, in its order. */
+  async function waitingIn(table: string): Promise<readonly number[]> {
+    const { rows: kept } = await scene.pool.query<{ text: string }>(
+      `SELECT m.text FROM ${schema}.${table} w JOIN ${schema}.message m USING (id) WHERE m.kind = 'wire' ORDER BY w.seq`,
     )
-    branch(before, { name: 'crm' }).on('data', () => new Promise(() => {}))
-    await before.open()
-    for (let n = 0; n < 3; n += 1) expect(await post(before, n, n)).toBe(200)
-    await expect.poll(() => before.stats().handled).toBe(3)
+    return kept.map(({ text }) => Number(/"Odometer":(\d+)/.exec(text)?.[1]))
+  }
+
+  test('what waits for branches moves in order, with its dead letters, also of a branch that nobody has there', async () => {
+    const before = await branchesOnFile('crm', 'old')
+    for (let n = 0; n < 40; n += 1) expect(await post(before, n % 4, n)).toBe(200)
+    const dead = () => Object.values(before.stats().branches ?? {}).map(({ deadLettered }) => deadLettered)
+    await expect.poll(dead).toEqual([10, 10])
+    await expect.poll(() => before.stats().pending.messages).toBe(0)
     await before.drain({ handlerGraceMs: 0 })
-    const left = [{ branch: 'crm', messages: 3, deadLetters: 0 }]
-    for (let times = 0; times < 2; times += 1)
-      expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, left } })
+
+    const each = { messages: 30, deadLetters: 10, vehicles: 0 }
+    const branches = [
+      { branch: 'crm', ...each },
+      { branch: 'old', ...each },
+    ]
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, deadLetters: 0, branches } })
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 0, deadLetters: 0, branches: [] } })
+    expect([await rows('message'), await rows('waiting'), await rows('dead')]).toEqual([40, 0, 0])
+
+    const lines: string[] = []
+    const numbers: number[] = []
+    const seenByReceiver: unknown[] = []
+    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 })
+    const receiver = createReceiver({ secret: false, inbox, log: logInto(lines) }).on(
+      'data',
+      (event) => void seenByReceiver.push(event),
+    )
+    const crm = branch(receiver, { name: 'crm' }).on('data', ({ data }) => void numbers.push(Number(data.Odometer)))
+    await receiver.open()
+    await expect.poll(() => numbers.length).toBe(30)
+    for (let vehicle = 1; vehicle < 4; vehicle += 1)
+      expect(numbers.filter((n) => n % 4 === vehicle)).toEqual(Array.from({ length: 10 }, (_, at) => vehicle + 4 * at))
+    expect(await crm.deadLetters.replay({})).toBe(10)
+    await expect.poll(() => numbers.slice(30)).toEqual(Array.from({ length: 10 }, (_, at) => 4 * at))
+    expect(lines.join('\n')).toContain('30 messages and 10 dead letters wait for the branch old')
+    await receiver.drain()
+    expect([seenByReceiver, await waitingIn('branch_2_waiting')]).toEqual([
+      [],
+      Array.from({ length: 40 }, (_, n) => n).filter((n) => n % 4 > 0),
+    ])
+  })
+
+  test('tries and the last failure of a message move, and a gap of a branch is only for that branch', async () => {
+    const before = createReceiver({
+      secret: false,
+      log: quiet,
+      inbox: sqliteInbox({ path, waitMs: 0 }),
+      retry: { minMs: 3_600_000, maxMs: 3_600_000 },
+    }).on('data', () => Promise.reject(new Error('No, of the receiver.')))
+    branch(before, {
+      name: 'crm',
+      limits: { pendingMessages: 1 },
+      retry: { minMs: 3_600_000, maxMs: 3_600_000 },
+    })
+      .on('data', () => Promise.reject(new Error('No, of crm.')))
+      .on('gap', () => Promise.reject(new Error('No.')))
+    await before.open()
+    for (let n = 1; n < 3; n += 1) expect(await post(before, n, n)).toBe(200)
+    const failing = () =>
+      [before.stats().failing, before.stats().branches?.['crm']?.failing].map((each) => each?.messages)
+    await expect.poll(failing).toEqual([2, 1])
+    await before.drain({ handlerGraceMs: 0 })
+    expect(await moved()).toMatchObject({
+      status: 0,
+      said: { messages: 2, branches: [{ branch: 'crm', messages: 1 }] },
+    })
+    const tried = await scene.pool.query(
+      `SELECT attempts, not_before > 0 AS waits, error FROM ${schema}.waiting WHERE attempts > 0
+UNION ALL SELECT attempts, not_before > 0, error FROM ${schema}.branch_1_waiting WHERE attempts > 0`,
+    )
+    const failed = { attempts: 1, waits: true }
+    expect(tried.rows).toMatchObject([failed, failed, failed])
+    expect(tried.rows.map(({ error }) => String(error))).toEqual([
+      expect.stringContaining('No, of the receiver.'),
+      expect.stringContaining('No, of the receiver.'),
+      expect.stringContaining('No, of crm.'),
+    ])
+
+    // One that lacks the branch takes over what the file left.
+    const lacking = receiverOn({ db: scene.newPool(), schema }).receiver
+    await lacking.open()
+    await expect.poll(() => rows('receiver')).toBe(1)
+    await lacking.drain()
+    const gaps: string[] = []
+    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 })
+    const after = createReceiver({ secret: false, log: quiet, inbox }).on('gap', ({ reason }) => void gaps.push(reason))
+    branch(after, { name: 'crm' }).on('gap', ({ reason }) => void gaps.push(`crm ${reason}`))
+    await after.open()
+    await expect.poll(() => gaps).toContain('crm inbox_full')
+    expect(gaps).not.toContain('inbox_full')
+    await after.drain()
+  })
+
+  test('what a branch made for itself stays its own', async () => {
+    const started = async (...names: readonly string[]): Promise<Receiver> => {
+      const receiver = createReceiver({ secret: false, log: quiet, inbox: sqliteInbox({ path, waitMs: 0 }) })
+      for (const name of names) branch(receiver, { name }).on('gap', () => new Promise(() => {}))
+      await receiver.open()
+      return receiver
+    }
+    for (const names of [['crm'], [], ['crm']]) {
+      const receiver = await started(...names)
+      expect(await post(receiver, 1, 1)).toBe(200)
+      await expect.poll(() => receiver.stats().pending.messages).toBe(0)
+      await receiver.drain({ handlerGraceMs: 0 })
+    }
+    expect(await moved()).toMatchObject({ status: 0 })
+    const own = `SELECT m.kind FROM ${schema}.branch_1_waiting w JOIN ${schema}.message m USING (id) WHERE m.branch = 1`
+    expect((await scene.pool.query(own)).rows).toEqual([{ kind: 'gap' }])
+  })
+
+  test('a branch that the file does not know gets what waits for the receiver, as of any new message', async () => {
+    const before = await receiverOnFile()
+    for (let n = 0; n < 8; n += 1) expect(await post(before, n % 4, n)).toBe(200)
+    await expect.poll(() => before.stats().deadLettered).toBe(2)
+    await before.drain({ handlerGraceMs: 0 })
+    await scene.pool.query(`INSERT INTO ${schema}.branch VALUES (3, 'crm', 1, NULL), (4, 'gone', 1, 2)`)
+    expect(await moved()).toMatchObject({ status: 0, said: { messages: 6, deadLetters: 2, branches: [] } })
+    expect(await waitingIn('branch_3_waiting')).toEqual(await waitingIn('waiting'))
+    expect([await rows('branch_3_waiting'), await rows('branch_4_waiting')]).toEqual([6, 0])
+  })
+
+  test('nothing moves when the tables have no room for the branches of the file', async () => {
+    const before = await branchesOnFile('crm', 'old')
+    expect(await post(before, 1, 1)).toBe(200)
+    await before.drain({ handlerGraceMs: 0 })
+    await scene.pool.query(`INSERT INTO ${schema}.branch SELECT n, 'b' || n, 1, NULL FROM generate_series(1, 6) n`)
+    expect(await moved()).toMatchObject({ status: 1, said: { error: { code: 'inbox_unsupported' } } })
+    expect([await rows('branch'), await rows('message')]).toEqual([6, 0])
+    await scene.pool.query(`DELETE FROM ${schema}.branch WHERE number = 6`)
+    expect(await moved()).toMatchObject({ status: 0, said: { branches: [{ branch: 'crm' }, { branch: 'old' }] } })
+    expect(await rows('message')).toBe(1)
   })
 
   test('waiting messages in order, dead letters and gaps are handled from there', async () => {
@@ -137,8 +276,17 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     await receiver.drain()
   })
 
-  test('a move that is killed moves the rest the next time, and nothing twice', async () => {
+  test.each([
+    ['of the receiver', 'waiting'],
+    ['of a branch too', 'branch_1_waiting'],
+  ])('a move that is killed moves the rest the next time, and nothing twice: %s', async (_what, table) => {
     const before = await receiverOnFile()
+    const isOfBranch = table !== 'waiting'
+    // It has handled every second vehicle.
+    if (isOfBranch)
+      branch(before, { name: 'crm' }).on('data', ({ data }) =>
+        Number(data.Odometer) % 2 === 0 ? undefined : new Promise(() => {}),
+      )
     const count = 6_000
     const vehicles = 20
     await Promise.all(
@@ -146,6 +294,7 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
         before.accept({ authorization: undefined, body: bodyOf(1 + (n % vehicles), n) }),
       ),
     )
+    if (isOfBranch) await expect.poll(() => before.stats().branches?.['crm']?.handled).toBe(count / 2)
     await before.drain({ handlerGraceMs: 0 })
     await stopAt()
     for (let round = 1; round <= inForm({ short: 2, full: 4 }); round += 1) {
@@ -153,15 +302,16 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     }
     await scene.pool.query(`DROP TRIGGER wait ON ${schema}.waiting`)
     expect(await moved()).toMatchObject({ status: 0 })
-    const { rows: kept } = await scene.pool.query<{ text: string }>(
-      `SELECT m.text FROM ${schema}.waiting w JOIN ${schema}.message m USING (id) ORDER BY w.seq`,
-    )
-    const numbers = kept.map(({ text }) => Number(/"Odometer":(\d+)/.exec(text)?.[1]))
-    expect(new Set(numbers).size).toBe(count)
-    expect(numbers.length).toBe(count)
-    for (let vehicle = 0; vehicle < vehicles; vehicle += 1) {
-      const own = numbers.filter((n) => n % vehicles === vehicle)
-      expect(own).toEqual(own.toSorted((one, other) => one - other))
+    const { rows: signs } = await scene.pool.query<{ gaps: string }>(`SELECT gaps FROM ${schema}.receiver`)
+    expect(signs.filter(({ gaps }) => gaps.includes('crm'))).toEqual([])
+    for (const [at, share] of isOfBranch ? [['waiting', 1] as const, [table, 2] as const] : [[table, 1] as const]) {
+      const numbers = await waitingIn(at)
+      expect(new Set(numbers).size).toBe(count / share)
+      expect(numbers.length).toBe(count / share)
+      for (let vehicle = 0; vehicle < vehicles; vehicle += 1) {
+        const own = numbers.filter((n) => n % vehicles === vehicle)
+        expect(own).toEqual(own.toSorted((one, other) => one - other))
+      }
     }
   })
 
@@ -183,15 +333,25 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     expect([await rows('waiting'), await rows('moved')]).toEqual([1_200 - there, 0])
   })
 
-  test('rules go on with the states and the timers of the file', async () => {
+  test.each(['the receiver', 'a branch'])('rules of %s go on with its states and timers of the file', async (by) => {
     const [from, to]: [unknown[], unknown[]] = [[], []]
-    const ruled = (inbox: InboxFactory, told: unknown[], clock: Clock): Receiver & { readonly vehicles: Vehicles } =>
-      createReceiver({ secret: false, log: quiet, inbox, clock, parts: [vehicles({ fields: ['Gear', 'Locked'] })] })
-        .when(becomes('Gear', 'P'), ({ change }) => void told.push(`${String(change.from)}>P`))
-        .when(
-          starts(is('Locked', false)).after({ seconds: 1 }),
-          ({ change }) => void told.push(`unlocked, ${change.acrossGap}`),
-        )
+    const ruled = (inbox: InboxFactory, told: unknown[], clock: Clock) => {
+      const parts = [vehicles({ fields: ['Gear', 'Locked'] })]
+      const receiver = createReceiver({ secret: false, log: quiet, inbox, clock, parts })
+      const parked = (from: unknown): void => void told.push(`${String(from)}>P`)
+      const unlocked = (acrossGap: unknown): void => void told.push(`unlocked, ${String(acrossGap)}`)
+      const stays = starts(is('Locked', false)).after({ seconds: 1 })
+      if (by === 'the receiver') {
+        receiver
+          .when(becomes('Gear', 'P'), ({ change }) => parked(change.from))
+          .when(stays, ({ change }) => unlocked(change.acrossGap))
+        return { receiver, own: receiver }
+      }
+      const crm = branch(receiver, { name: 'crm', parts })
+        .when(becomes('Gear', 'P'), ({ change }) => parked(change.from))
+        .when(stays, ({ change }) => unlocked(change.acrossGap))
+      return { receiver, own: crm }
+    }
     const gear = (Gear: string, clock: Clock): object => ({
       vin: vinOf(1),
       createdAt: new Date(clock.now()).toISOString(),
@@ -203,22 +363,29 @@ describe.skipIf(!hasPostgres)('an inbox file that is moved into Postgres', () =>
     // Nothing is due before the move, however long it takes.
     const still = fakeClock(Date.now())
     const before = ruled(sqliteInbox({ path, waitMs: 0 }), from, still)
-    await before.open()
-    await accept(before, { ...gear('D', still), data: { Gear: 'D', Locked: true } })
-    await accept(before, gear('D', still))
-    await expect.poll(() => before.stats().pending.messages, { interval: 5 }).toBe(0)
-    await before.drain()
-    expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 1 } })
-    expect(await moved()).toMatchObject({ status: 0, said: { vehicles: 0 } })
+    await before.receiver.open()
+    await accept(before.receiver, { ...gear('D', still), data: { Gear: 'D', Locked: true } })
+    await accept(before.receiver, gear('D', still))
+    await expect.poll(() => before.own.stats().pending.messages, { interval: 5 }).toBe(0)
+    await before.receiver.drain()
+    const movedVehicles = async (): Promise<unknown> => {
+      const { said } = await moved()
+      const { branches = [], ...own }: { readonly branches?: readonly unknown[] } = Object(said)
+      return by === 'a branch' ? branches : [own]
+    }
+    expect(await movedVehicles()).toMatchObject([{ vehicles: 1 }])
+    expect(await movedVehicles()).toMatchObject(by === 'a branch' ? [] : [{ vehicles: 0 }])
     const after = ruled(postgresInbox({ db: scene.newPool(), schema, leaseMs: 3_000 }), to, systemClock)
-    await after.open()
-    const car = await after.vehicles.get(vinOf(1))
-    expect([car?.value('Gear'), car?.seenAt instanceof Date]).toEqual(['D', true])
+    await after.receiver.open()
+    const { rows: states } = await scene.pool.query(
+      `SELECT vin, text, seen_at > 0 AS seen FROM ${schema}.${by === 'a branch' ? 'branch_1_' : ''}vehicle`,
+    )
+    expect(states).toMatchObject([{ vin: vinOf(1), text: expect.stringContaining('"Gear":["D"'), seen: true }])
     await expect.poll(() => to).toEqual(['unlocked, true'])
-    await accept(after, gear('P', systemClock))
+    await accept(after.receiver, gear('P', systemClock))
     await expect.poll(() => to).toEqual(['unlocked, true', 'D>P'])
     expect(from).toEqual([])
-    await after.drain()
+    await after.receiver.drain()
   })
 
   test('a path without an inbox is one clear error, and no file', async () => {

@@ -12,14 +12,20 @@ export interface KnownReader {
   /** `undefined`: the receiver. */
   readonly branch: string | undefined
   readonly tables: Tables
+  /** New messages are for it, because it was not removed. */
+  readonly isUsed: boolean
 }
 
 /** The readers that the tables know, the receiver first. */
 export async function readersIn(db: Database): Promise<readonly KnownReader[]> {
-  const rows = await db.run(`SELECT number, name FROM ${db.schema}.branch ORDER BY number`)
+  const rows = await db.run(`SELECT number, name, ${isUsed}::text AS used FROM ${db.schema}.branch b ORDER BY number`)
   return [
-    { branch: undefined, tables: new Tables(db.schema, receiver) },
-    ...rows.map(({ number, name }) => ({ branch: String(name), tables: new Tables(db.schema, Number(number)) })),
+    { branch: undefined, tables: new Tables(db.schema, receiver), isUsed: true },
+    ...rows.map(({ number, name, used }) => ({
+      branch: String(name),
+      tables: new Tables(db.schema, Number(number)),
+      isUsed: used === 'true',
+    })),
   ]
 }
 
@@ -67,6 +73,21 @@ async function tooMany(db: Database, name: string): Promise<FleethookError> {
     `The schema ${db.schema} has no room for the branch ${name}: ${readers.flatMap(({ branch }) => branch ?? []).join(', ')} read it.`,
     { hint: 'Delete a branch that you removed: fleethook branch drop <name> --database <url>.' },
   )
+}
+
+/** Gives the tables those branches that they lack, all or none. Rejects with a FleethookError when they cannot have them. */
+export async function addMissing(db: Database, names: readonly string[]): Promise<void> {
+  const readers = await readersIn(db)
+  const missing = names.filter((name) => readers.every(({ branch }) => branch !== name))
+  const [name] = missing.slice(mostBranches + 1 - readers.length)
+  if (name !== undefined) throw await tooMany(db, name)
+  for (const each of missing)
+    if ((await addBranch(db, each)) === undefined)
+      throw new FleethookError(
+        'inbox_locked',
+        `A process of the version before uses the tables in the schema ${db.schema}: it would give the branch ${each} no messages.`,
+        { hint: 'Replace or stop the processes of that version first. A killed process counts for 15 seconds.' },
+      )
 }
 
 /** An event says that it lacked messages. */
@@ -141,6 +162,11 @@ export async function dropBranch(db: Database, name: string): Promise<BranchCoun
   await db.run(`DELETE FROM ${schema}.branch WHERE name = $1`, [name])
   for (const table of [tables.waiting, tables.dead, tables.vehicle, tables.notice]) await db.run(`DELETE FROM ${table}`)
   await db.run(`DELETE FROM ${schema}.message WHERE branch = $1`, [tables.number])
+  await db.run(
+    `UPDATE ${schema}.receiver SET gaps = (SELECT coalesce(jsonb_agg(gap), '[]')::text FROM jsonb_array_elements(gaps::jsonb) gap
+  WHERE gap ->> 'branch' IS DISTINCT FROM $1) WHERE closed AND strpos(gaps, '"branch"') > 0`,
+    [name],
+  )
   // Code of the version before may run again.
   await db.run(`UPDATE ${schema}.meta SET oldest = ${oldestVersion} WHERE NOT EXISTS (SELECT FROM ${schema}.branch)`)
   return counts

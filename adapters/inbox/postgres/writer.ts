@@ -259,7 +259,7 @@ const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
 ]
 
 /** The gaps of all vehicles concern all processes. */
-const gapsOfAll = (messages: readonly InboxMessage[]): readonly string[] =>
+export const gapsOfAll = (messages: readonly InboxMessage[]): readonly string[] =>
   messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : []))
 
 /** The places of a branch. `skipped`: the parameter with the messages for which it has no room. Timers are of the receiver's own rules. */
