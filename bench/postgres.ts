@@ -1,6 +1,6 @@
 /**
  * Measures the inbox in Postgres beside what else keeps messages in Postgres. `npm run bench -- postgres`, about ten minutes; with the names of
- * parts behind it, only those: acks, backlog, once, delay, idle. Prints rows for RESULTS-postgres.md. Needs Debian's `postgresql`.
+ * parts behind it, only those: acks, branch, backlog, once, delay, idle. Prints rows for RESULTS-postgres.md. Needs Debian's `postgresql`.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -19,6 +19,8 @@ import { startDatabase } from './postgres/database.ts'
 import { table } from './table.ts'
 
 const rounds = 3
+/** More of them, because the two differ by less. */
+const branchRounds = 6
 const database = await startDatabase()
 const { pool, newPool, prepare, port: databasePort } = database
 console.log(
@@ -44,9 +46,9 @@ class Rates<Name extends string> {
   }
 
   /** The median of the ratios of each round, and the lowest and the highest. */
-  ratio(one: Name, other: Name): string {
+  ratio(one: Name, other: Name, digitsBelowTen: number = 1): string {
     const ratios = this.#of(one).map((rate, round) => rate / (this.#of(other)[round] ?? Number.NaN))
-    const digits = median(ratios) < 10 ? 1 : 0
+    const digits = median(ratios) < 10 ? digitsBelowTen : 0
     const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)].map((ratio) =>
       ratio.toFixed(digits),
     )
@@ -56,6 +58,41 @@ class Rates<Name extends string> {
   #of(name: Name): readonly number[] {
     return this.#rates.get(name) ?? []
   }
+}
+
+/** Posts to a server of its own over 64 connections. Resolves to acknowledged messages per second. */
+async function acknowledged(name: string, count: number, requests: readonly Buffer[]): Promise<number> {
+  const path = fileURLToPath(new URL('postgres/server.ts', import.meta.url))
+  const child = spawn(process.execPath, [path, name, String(databasePort)], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [line]: unknown[] = await once(child.stdout, 'data')
+  const port = Number(String(line).trim().split('\n')[0])
+  await load({ port, requests, connections: 64, count: Math.ceil(count / 4) })
+  const { seconds, refused } = await load({ port, requests, connections: 64, count })
+  if (refused > 0) throw new Error(`${refused} of ${count} requests were refused by ${name}.`)
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  return count / seconds
+}
+
+/** The same of a receiver that only receives, with a branch and without. */
+async function branch(): Promise<void> {
+  const requests = bodies.map((body) => requestOf(body, 'secret'))
+  const rates = new Rates<'receive' | 'branch'>()
+  for (let round = 0; round < branchRounds; round += 1)
+    for (const name of round % 2 === 0 ? (['receive', 'branch'] as const) : (['branch', 'receive'] as const)) {
+      rates.add(name, await acknowledged(name, 12_000, requests))
+      const { rows: placed } = await pool.query('SELECT FROM fleethook.branch_1_waiting LIMIT 1')
+      if (placed.length !== (name === 'branch' ? 1 : 0)) throw new Error(`The branch has the wrong places: ${name}.`)
+      await pool.query('TRUNCATE fleethook.waiting, fleethook.branch_1_waiting, fleethook.message, fleethook.branch')
+    }
+  rows.push(
+    [
+      "acknowledged POSTs, 64 connections, `role: 'receive'`, with a branch against without",
+      rates.ratio('branch', 'receive', 2),
+      '',
+    ],
+    ['messages a second: with a branch, without', `${rates.of('branch')}, ${rates.of('receive')}`, ''],
+  )
 }
 
 /** Acknowledged POSTs per second over 64 connections. */
@@ -69,21 +106,11 @@ async function acks(): Promise<void> {
   const rates = new Rates<Server>()
   for (let round = 0; round < rounds; round += 1)
     for (const [name, count] of Object.entries(servers) as [Server, number][]) {
-      const path = fileURLToPath(new URL('postgres/server.ts', import.meta.url))
-      const child = spawn(process.execPath, [path, name, String(databasePort)], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      })
-      const [line]: unknown[] = await once(child.stdout, 'data')
-      const port = Number(String(line).trim().split('\n')[0])
-      await load({ port, requests, connections: 64, count: Math.ceil(count / 4) })
-      const { seconds, refused } = await load({ port, requests, connections: 64, count })
-      if (refused > 0) throw new Error(`${refused} of ${count} requests were refused by ${name}.`)
-      child.kill('SIGKILL')
-      await once(child, 'exit')
+      const perSecond = await acknowledged(name, count, requests)
       await pool.query('TRUNCATE fleethook.waiting, fleethook.message, inbox')
-      rates.add(name, count / seconds)
+      rates.add(name, perSecond)
     }
-  await pool.query('UPDATE fleethook.part SET owner = NULL, until = NULL')
+  await pool.query('UPDATE fleethook.part SET owner = NULL, clean = true')
   await pool.query('DELETE FROM fleethook.process')
   rows.push(
     [
@@ -294,7 +321,7 @@ async function idle(): Promise<void> {
   ])
 }
 
-const parts = { acks, backlog: backlogs, once: onces, delay, idle }
+const parts = { acks, branch, backlog: backlogs, once: onces, delay, idle }
 const chosen = process.argv.slice(2)
 for (const [name, run] of Object.entries(parts)) if (chosen.length === 0 || chosen.includes(name)) await run()
 console.log(`\n${table(['what', 'result', 'goal'], rows)}\n\nload ${loadavg()[0]?.toFixed(1)}`)

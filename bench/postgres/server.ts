@@ -1,6 +1,7 @@
 // A server of the benchmark: `node server.ts <what> <port of Postgres>`. Prints its port.
 import { serve as serveHono } from '@hono/node-server'
 import { createReceiver } from 'fleethook'
+import { branch } from 'fleethook/branch'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { serve } from 'fleethook/node'
 import { Hono } from 'hono'
@@ -31,9 +32,10 @@ if (what === 'insert') {
   await boss.createQueue('telemetry')
   hono((body) => boss.send('telemetry', body))
 } else {
-  const role = what === 'receive' ? 'receive' : 'both'
+  const role = what === 'both' ? 'both' : 'receive'
   const inbox = postgresInbox({ db: new pg.Pool({ ...at, max: 3 }), role })
   const receiver = createReceiver({ secret: 'secret', inbox }).on('*', () => {})
+  if (what === 'branch') branch(receiver, { name: 'crm' }).on('*', () => {})
   const { port } = await serve(receiver, { port: 0, hostname: '127.0.0.1', announce: false })
   console.log(port)
 }
