@@ -44,9 +44,7 @@ export interface Proxy extends AsyncDisposable {
 export function createProxy(): Proxy {
   const servers: Server[] = []
   const sockets = new Set<Socket>()
-  const acks = new Map<number, number>()
-  const requests = new Map<number, number>()
-  const faults: ProduceFault[] = []
+  const seen: Seen = { acks: new Map(), requests: new Map(), faults: [] }
   let state: 'works' | 'cut' | 'frozen' = 'works'
 
   function serve(client: Socket, port: number): void {
@@ -66,42 +64,7 @@ export function createProxy(): Proxy {
     }
     client.once('close', end)
     broker.once('close', end)
-    /** What happens to answers, by their correlation id. */
-    const fates = new Map<number, ProduceFault & { readonly answer: Buffer }>()
-    client.on(
-      'data',
-      inFrames((frame) => {
-        const { key, correlation, produce } = readRequest(frame)
-        requests.set(key, (requests.get(key) ?? 0) + 1)
-        if (produce === undefined) {
-          broker.write(frame)
-          return
-        }
-        acks.set(produce.acks, (acks.get(produce.acks) ?? 0) + 1)
-        const fault = faults.shift()
-        if (fault === undefined) broker.write(frame)
-        else if (fault.kind === 'lost') end()
-        else if (fault.kind === 'refused') client.write(produceError(correlation, produce, fault.error))
-        else {
-          fates.set(correlation, {
-            ...fault,
-            answer: fault.kind === 'appended' ? produceError(correlation, produce, fault.error) : Buffer.alloc(0),
-          })
-          broker.write(frame)
-        }
-      }),
-    )
-    broker.on(
-      'data',
-      inFrames((frame) => {
-        const correlation = frame.readInt32BE(4)
-        const fate = fates.get(correlation)
-        fates.delete(correlation)
-        if (fate === undefined) client.write(frame)
-        else if (fate.kind === 'answer lost') end()
-        else client.write(fate.answer)
-      }),
-    )
+    relay(client, broker, seen, end)
   }
 
   function change(next: typeof state): void {
@@ -114,8 +77,8 @@ export function createProxy(): Proxy {
   }
 
   return {
-    acks,
-    requests,
+    acks: seen.acks,
+    requests: seen.requests,
     async before(port) {
       const server = createServer((client) => {
         if (state === 'cut') client.resetAndDestroy()
@@ -133,12 +96,59 @@ export function createProxy(): Proxy {
     reset() {
       for (const socket of sockets) socket.resetAndDestroy()
     },
-    failProduce: (...more) => void faults.push(...more),
+    failProduce: (...more) => void seen.faults.push(...more),
     async [Symbol.asyncDispose]() {
       change('cut')
       await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))))
     },
   }
+}
+
+/** What passed, and what is to happen to the next produce requests. */
+interface Seen {
+  readonly acks: Map<number, number>
+  readonly requests: Map<number, number>
+  readonly faults: ProduceFault[]
+}
+
+/** Passes whole frames on in both directions, and lets produce requests suffer their faults. */
+function relay(client: Socket, broker: Socket, { acks, requests, faults }: Seen, end: () => void): void {
+  /** What happens to answers, by their correlation id. */
+  const fates = new Map<number, ProduceFault & { readonly answer: Buffer }>()
+  client.on(
+    'data',
+    inFrames((frame) => {
+      const { key, correlation, produce } = readRequest(frame)
+      requests.set(key, (requests.get(key) ?? 0) + 1)
+      if (produce === undefined) {
+        broker.write(frame)
+        return
+      }
+      acks.set(produce.acks, (acks.get(produce.acks) ?? 0) + 1)
+      const fault = faults.shift()
+      if (fault === undefined) broker.write(frame)
+      else if (fault.kind === 'lost') end()
+      else if (fault.kind === 'refused') client.write(produceError(correlation, produce, fault.error))
+      else {
+        fates.set(correlation, {
+          ...fault,
+          answer: fault.kind === 'appended' ? produceError(correlation, produce, fault.error) : Buffer.alloc(0),
+        })
+        broker.write(frame)
+      }
+    }),
+  )
+  broker.on(
+    'data',
+    inFrames((frame) => {
+      const correlation = frame.readInt32BE(4)
+      const fate = fates.get(correlation)
+      fates.delete(correlation)
+      if (fate === undefined) client.write(frame)
+      else if (fate.kind === 'answer lost') end()
+      else client.write(fate.answer)
+    }),
+  )
 }
 
 /** Collects whole frames, each with its length in front. */

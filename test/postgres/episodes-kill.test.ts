@@ -24,8 +24,44 @@ interface Row {
   readonly told: string
 }
 
+interface Told extends Plain {
+  readonly vin: string
+  readonly edge: string
+  readonly isDeclared: boolean
+}
+
+/** The newest telling of each episode, and tellings that are out of order. */
+function toldLast(rows: readonly Row[]): {
+  readonly last: ReadonlyMap<string, Told>
+  readonly wrong: readonly string[]
+} {
+  const last = new Map<string, Told>()
+  const wrong: string[] = []
+  const revisions = new Map<string, number>()
+  for (const { vin, edge, id, revision, told } of rows) {
+    // One that was a dead letter is not told when a newer one was meanwhile.
+    if (revision <= (revisions.get(id) ?? 0)) wrong.push(`${id}: ${revision} after ${revisions.get(id)}`)
+    revisions.set(id, revision)
+    const change = JSON.parse(told, (_, value: unknown) =>
+      typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value,
+    )
+    if (change.revoked) last.delete(id)
+    else last.set(id, { ...plainOf(change), vin, edge, isDeclared: change.acrossGap || change.missing.length > 0 })
+  }
+  return { last, wrong }
+}
+
 describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', () => {
   const scene = sceneOfFile()
+
+  /** The tables of the inbox, and those of what the processes tell. */
+  async function prepare(schema: string): Promise<void> {
+    await scene.prepare(schema)
+    await scene.pool.query(`CREATE TABLE ${schema}.deaths (id text, revision int, PRIMARY KEY (id, revision))`)
+    await scene.pool.query(
+      `CREATE TABLE ${schema}.tellings (at bigint GENERATED ALWAYS AS IDENTITY, vin text, edge text, id text, revision int, told text)`,
+    )
+  }
 
   /** Three processes that handle. One that ends is followed by another one. */
   function handlers(schema: string): AsyncDisposable & { readonly ended: () => number } {
@@ -60,11 +96,7 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
 
   test('each is told once, and in the end as `in(events)` says', { timeout: 600_000 }, async () => {
     const schema = 'episodes'
-    await scene.prepare(schema)
-    await scene.pool.query(`CREATE TABLE ${schema}.deaths (id text, revision int, PRIMARY KEY (id, revision))`)
-    await scene.pool.query(
-      `CREATE TABLE ${schema}.tellings (at bigint GENERATED ALWAYS AS IDENTITY, vin text, edge text, id text, revision int, told text)`,
-    )
+    await prepare(schema)
     const receivers = [0, 1].map(() => {
       const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs, role: 'receive' })
       return createReceiver({ secret: false, log: quiet, inbox, parts: [vehicles({ fields })] })
@@ -109,22 +141,7 @@ describe.skipIf(!hasPostgres)('episodes of processes that end at each telling', 
     const { rows } = await scene.pool.query<Row>(
       `SELECT vin, edge, id, revision, told FROM ${schema}.tellings ORDER BY at`,
     )
-    const last = new Map<
-      string,
-      Plain & { readonly vin: string; readonly edge: string; readonly isDeclared: boolean }
-    >()
-    const wrong: string[] = []
-    const revisions = new Map<string, number>()
-    for (const { vin, edge, id, revision, told } of rows) {
-      // One that was a dead letter is not told when a newer one was meanwhile.
-      if (revision <= (revisions.get(id) ?? 0)) wrong.push(`${id}: ${revision} after ${revisions.get(id)}`)
-      revisions.set(id, revision)
-      const change = JSON.parse(told, (_, value: unknown) =>
-        typeof value === 'string' && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(value) ? new Date(value) : value,
-      )
-      if (change.revoked) last.delete(id)
-      else last.set(id, { ...plainOf(change), vin, edge, isDeclared: change.acrossGap || change.missing.length > 0 })
-    }
+    const { last, wrong } = toldLast(rows)
     expect(wrong).toEqual([])
     const different: unknown[] = []
     let [expected, declared] = [0, 0]

@@ -1,5 +1,5 @@
 /* States and edges of vehicles while handling processes are killed and frozen, with a ledger in the transactions of handlers. */
-import { createReceiver, vehicles } from 'fleethook'
+import { createReceiver, type Receiver, vehicles } from 'fleethook'
 import { postgresInbox } from 'fleethook/inbox/postgres'
 import { describe, expect, test } from 'vitest'
 import { few, inForm } from '../form.ts'
@@ -11,6 +11,40 @@ import { sceneOfFile, vinOf } from './scene.ts'
 const count = 30
 const leaseMs = 1_500
 const mostWaiting = 200
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Vehicles that drive and park in turn. */
+function fleetOf(front: Receiver, waitingNow: () => Promise<number>) {
+  let isOver = false
+  // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog, while driving.
+  let waiting = 0
+  const counted = (async () => {
+    for (; !isOver; await pause(100)) waiting = await waitingNow()
+  })()
+  const loops = Array.from({ length: count }, async (_, vehicle) => {
+    for (let n = 0; ; n += 1) {
+      const body = {
+        vin: vinOf(vehicle),
+        createdAt: new Date().toISOString(),
+        data: { Gear: n % 2 === 0 ? 'D' : 'P', Odometer: n },
+      }
+      expect((await front.accept({ authorization: undefined, body })).status).toBe(200)
+      do await pause(30)
+      while (waiting > mostWaiting && !isOver && n % 2 === 0)
+      if (isOver && n % 2 === 1) return n
+    }
+  })
+  return {
+    /** Resolves to the last number of each vehicle. */
+    async park(): Promise<readonly number[]> {
+      isOver = true
+      const last = await Promise.all(loops)
+      await counted
+      return last
+    },
+  }
+}
 
 describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any moment', () => {
   const scene = sceneOfFile()
@@ -31,28 +65,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
       await front.open()
       await using ledger = await createLedger({ pool: scene.pool, schema, port: scene.server.port, leaseMs })
       const children = [await ledger.begin('edges'), await ledger.begin('edges')]
-      const post = async (vehicle: number, n: number): Promise<void> => {
-        const body = {
-          vin: vinOf(vehicle),
-          createdAt: new Date().toISOString(),
-          data: { Gear: n % 2 === 0 ? 'D' : 'P', Odometer: n },
-        }
-        expect((await front.accept({ authorization: undefined, body })).status).toBe(200)
-      }
-      let isOver = false
-      // On a busy machine, a test that posts faster than it handles measures the machine: it waits for a backlog, while driving.
-      let waiting = 0
-      const counted = (async () => {
-        for (; !isOver; await new Promise((resolve) => setTimeout(resolve, 100))) waiting = await ledger.waiting()
-      })()
-      const loops = Array.from({ length: count }, async (_, vehicle) => {
-        for (let n = 0; ; n += 1) {
-          await post(vehicle, n)
-          do await new Promise((resolve) => setTimeout(resolve, 30))
-          while (waiting > mostWaiting && !isOver && n % 2 === 0)
-          if (isOver && n % 2 === 1) return n
-        }
-      })
+      const driving = fleetOf(front, () => ledger.waiting())
       const strike = async (): Promise<void> => {
         const at = Math.floor(Math.random() * 2)
         const child = children[at] ?? expect.fail('Two processes run.')
@@ -61,7 +74,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
           children[at] = await ledger.begin('edges')
         } else {
           child.kill('SIGSTOP')
-          await new Promise((resolve) => setTimeout(resolve, 1.5 * leaseMs))
+          await pause(1.5 * leaseMs)
           child.kill('SIGCONT')
         }
       }
@@ -70,9 +83,7 @@ describe.skipIf(!hasPostgres)('states of vehicles in processes that end at any m
         await expect.poll(async () => (await rowsOf('parks')).length, { timeout: 60_000 }).toBeGreaterThan(before + 50)
         await strike()
       }
-      isOver = true
-      const last = await Promise.all(loops)
-      await counted
+      const last = await driving.park()
       // The timers of all vehicles run, and half of them get another owner.
       await strike()
       // A process has more in hand than what ends it. What was in hand at three ends is a dead letter, which somebody replays.
