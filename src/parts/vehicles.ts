@@ -220,6 +220,7 @@ export class KeptVehicles implements Subjects {
     const sent = intake.inbox.shared?.states
     const read = sent === undefined ? intake.ownVehicles : this.elsewhere(sent, clock)
     if (read === undefined) return undefined
+    const slots = this.#slots
     const saying = new Saying(this.#facts, {
       clock,
       async put(events) {
@@ -233,7 +234,7 @@ export class KeptVehicles implements Subjects {
       },
       async *known() {
         await intake.readiness.whenRecovered()
-        yield* sent === undefined ? (intake.states?.known() ?? []) : knownElsewhere(sent)
+        yield* sent === undefined ? (intake.states?.known() ?? []) : knownElsewhere(sent, slots)
       },
     })
     return {
@@ -301,11 +302,11 @@ interface SayingIntake {
 }
 
 /** The facts of the vehicles that other processes keep, in pages. */
-async function* knownElsewhere(sent: VehiclesElsewhere): AsyncGenerator<readonly FactsOfVehicle[]> {
+async function* knownElsewhere(sent: VehiclesElsewhere, slots: Slots): AsyncGenerator<readonly FactsOfVehicle[]> {
   const find = (last: SentVehicle | undefined, limit: number): Promise<readonly SentVehicle[]> =>
     sent.list({ after: last?.vin, limit })
   for await (const page of pagesOf(find))
-    yield page.map(({ vin, text }) => ({ vin, facts: factsOf({ text: () => text }) }))
+    yield page.map(({ vin, text }) => ({ vin, facts: factsOf({ text: () => text }, slots) }))
 }
 
 /** How often vehicles that were not seen are removed, in milliseconds. Each search can read every one of them. */

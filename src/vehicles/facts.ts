@@ -36,46 +36,88 @@ const mostLength = 65_536
 
 const none: readonly never[] = []
 
-/** What the business said of a vehicle, over time. It never changes: what is said next makes another one. Times are by the business's clock. */
+/** The names of facts, each with a position that is the same in all vehicles of a process. Declared facts come first. */
+export class FactNames {
+  readonly all: string[] = []
+  readonly #positions = new Map<string, number>()
+
+  constructor(declared: Iterable<string>) {
+    for (const name of declared) this.positionOf(name)
+  }
+
+  find(name: string): number | undefined {
+    return this.#positions.get(name)
+  }
+
+  /** A state can have facts of another version, so a new name gets a position. */
+  positionOf(name: string): number {
+    const known = this.#positions.get(name)
+    if (known !== undefined) return known
+    const position = this.all.push(name) - 1
+    this.#positions.set(name, position)
+    return position
+  }
+}
+
+/**
+ * What the business said of a vehicle, over time. It never changes: what is said next makes another one. Times are by the business's clock.
+ *
+ * Nearly every question is about now. So it keeps lists of what holds now, and what is over or planned as text, which takes less room than its objects.
+ */
 export class Facts {
   /** Edges have seen what was to be seen up to this time. */
   readonly atMs: number
   /** When something changes next. `undefined`: nothing is planned. */
   readonly nextMs: number | undefined
-  readonly #lines: ReadonlyMap<string, Line>
   /** About the room that they take in memory. */
   readonly bytes: number
+  readonly #names: FactNames
+  /** By position: what holds from `#since` until `nextMs`. `null`: none. `undefined`: nothing was ever said. */
+  readonly #values: readonly (FieldValue | undefined)[]
+  readonly #since: readonly number[]
+  /** The lines of facts that had other values, or will have. */
+  readonly #others: string | undefined
+  readonly #opened: ReadonlyMap<string, Line> | undefined
 
-  private constructor(lines: ReadonlyMap<string, Line>, atMs: number) {
-    this.#lines = lines
-    this.atMs = atMs
-    let [next, bytes] = [Infinity, 0]
-    for (const { base, spans } of lines.values()) {
-      bytes += 80 + 60 * base.length + 80 * spans.length
-      for (const [from, value] of base) {
-        bytes += sizeOf(value)
-        if (from > atMs) next = Math.min(next, from)
+  private constructor(names: FactNames, lines: ReadonlyMap<string, Line>, atMs: number, isOpened: boolean) {
+    const [values, since]: [(FieldValue | undefined)[], number[]] = [[], []]
+    const others: (readonly [name: string, line: Line])[] = []
+    let [next, bytes] = [Infinity, 200]
+    for (const [name, line] of lines) {
+      const steps = stepsOf(line)
+      const [fromMs, value] = steps.findLast(([from]) => from <= atMs) ?? [-Infinity, null]
+      const nextStep = steps.find(([from]) => from > atMs)
+      if (nextStep !== undefined) next = Math.min(next, nextStep[0])
+      if (line.spans.length > 0 || line.base.length > 1 || nextStep !== undefined) others.push([name, line])
+      const position = names.positionOf(name)
+      for (let filled = values.length; filled <= position; filled += 1) {
+        values.push(undefined)
+        since.push(0)
       }
-      for (const [from, until, value] of spans) {
-        bytes += sizeOf(value)
-        if (until > atMs) next = Math.min(next, from > atMs ? from : until)
-      }
+      values[position] = value
+      since[position] = fromMs
+      bytes += sizeOf(value)
     }
-    this.bytes = bytes
+    this.#names = names
+    // A list that has grown has spare room. A copy of it has none.
+    this.#values = values.slice()
+    this.#since = since.slice()
+    this.#others = others.length === 0 ? undefined : JSON.stringify(others)
+    this.#opened = isOpened ? lines : undefined
+    this.atMs = atMs
     this.nextMs = next === Infinity ? undefined : next
+    this.bytes = bytes + 16 * values.length + (this.#others?.length ?? 0)
   }
 
-  static read(stored: StoredFacts | undefined): Facts | undefined {
+  static read(stored: StoredFacts | undefined, names: FactNames): Facts | undefined {
     if (stored === undefined) return undefined
     const { at, of, spans = {} } = stored
-    return new Facts(
-      new Map(Object.entries(of).map(([name, base]) => [name, { base, spans: spans[name] ?? none }])),
-      at,
-    )
+    const lines = Object.entries(of).map(([name, base]) => [name, { base, spans: spans[name] ?? none }] as const)
+    return new Facts(names, new Map(lines), at, false)
   }
 
   get stored(): StoredFacts {
-    const lines = [...this.#lines]
+    const lines = [...this.#lines()]
     const spans = lines.flatMap(([name, line]) => (line.spans.length > 0 ? [[name, line.spans] as const] : []))
     return {
       at: this.atMs,
@@ -84,26 +126,31 @@ export class Facts {
     }
   }
 
-  get names(): readonly string[] {
-    return [...this.#lines.keys()]
+  /** The same facts, for somebody who asks for much of the past. Not to be kept, because it takes more memory. */
+  opened(): Facts {
+    return this.#others === undefined ? this : new Facts(this.#names, this.#lines(), this.atMs, true)
   }
 
   /** The value of a fact at a time. `undefined`: it had none. */
   at(name: string, ms: number): FieldValue | undefined {
-    const line = this.#lines.get(name)
+    const position = this.#names.find(name) ?? -1
+    const [value, since] = [this.#values[position], this.#since[position] ?? Infinity]
+    if (value === undefined) return undefined
+    if (since <= ms && ms < (this.nextMs ?? Infinity)) return value ?? undefined
+    const line = this.#lines().get(name)
     return line === undefined ? undefined : (valueAt(line, ms) ?? undefined)
   }
 
   /** When a fact became another one, the first one first. */
   steps(name: string): readonly FactStep[] {
-    const line = this.#lines.get(name)
+    const line = this.#lines().get(name)
     return line === undefined ? none : stepsOf(line)
   }
 
   /** All facts as they are at a time. */
   known(ms: number): readonly KnownFact[] {
-    return this.names.map((name) => {
-      const steps = this.steps(name)
+    return [...this.#lines()].map(([name, line]) => {
+      const steps = stepsOf(line)
       const last = steps.findLast(([from]) => from <= ms)
       const next = steps.find(([from]) => from > ms)
       return {
@@ -117,20 +164,21 @@ export class Facts {
 
   /** The facts of which something is planned for this time. */
   changing(ms: number): readonly string[] {
-    return this.names.filter((name) => this.steps(name).some(([from]) => from === ms))
+    return [...this.#lines()].flatMap(([name, line]) => (stepsOf(line).some(([from]) => from === ms) ? [name] : []))
   }
 
   /** The same facts, of which edges have seen all up to a time. */
   passedTo(ms: number): Facts {
-    return this.nextMs === undefined || ms < this.nextMs ? this : new Facts(this.#lines, ms)
+    if (this.nextMs === undefined || ms < this.nextMs) return this
+    return new Facts(this.#names, this.#lines(), ms, false)
   }
 
   /** With what the business said. Edges see all up to now. `undefined`: there is no room. */
-  static told(known: Facts | undefined, event: FactsEvent, nowMs: number): Facts | undefined {
+  static told(known: Facts | undefined, event: FactsEvent, nowMs: number, names: FactNames): Facts | undefined {
     const atMs = Math.max(nowMs, known?.atMs ?? nowMs)
     const from = event.from?.getTime() ?? atMs
     const until = event.until?.getTime()
-    const lines = new Map(known === undefined ? [] : known.#lines)
+    const lines = new Map(known === undefined ? none : known.#lines())
     for (const [name, value] of Object.entries(event.facts)) {
       const line = lines.get(name) ?? nothing
       const next = until === undefined ? endless(line, from, value) : between(line, [from, until, value])
@@ -139,8 +187,22 @@ export class Facts {
     const isTooMuch = [...lines.values()].some(
       ({ base, spans }) => planned(base, atMs) + planned(spans, atMs) > mostPlanned,
     )
-    const facts = new Facts(lines, atMs)
+    const facts = new Facts(names, lines, atMs, false)
     return isTooMuch || JSON.stringify(facts.stored).length > mostLength ? undefined : facts
+  }
+
+  /** By name, in the order of their positions. */
+  #lines(): ReadonlyMap<string, Line> {
+    if (this.#opened !== undefined) return this.#opened
+    const others: readonly (readonly [string, Line])[] = this.#others === undefined ? none : JSON.parse(this.#others)
+    const lines = new Map<string, Line>()
+    for (const [position, value] of this.#values.entries()) {
+      const [name, since] = [this.#names.all[position], this.#since[position]]
+      if (name !== undefined && since !== undefined && value !== undefined)
+        lines.set(name, { base: [[since, value]], spans: none })
+    }
+    for (const [name, line] of others) lines.set(name, line)
+    return lines
   }
 }
 
@@ -154,7 +216,7 @@ const nothing: Line = { base: none, spans: none }
 
 const sizeOf = (value: FieldValue): number =>
   typeof value === 'string'
-    ? value.length
+    ? 16 + value.length
     : typeof value === 'object' && value !== null
       ? 4 * JSON.stringify(value).length
       : 8

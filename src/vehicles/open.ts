@@ -311,7 +311,10 @@ export class VehicleStates {
     const find = (last: StoredVehicle | undefined, limit: number): Promise<readonly StoredVehicle[]> =>
       this.#store.list({ after: last?.vin, limit })
     for await (const page of pagesOf<StoredVehicle>(find))
-      yield page.map((stored) => ({ vin: stored.vin, facts: factsOf(this.#open.get(stored.vin)?.state ?? stored) }))
+      yield page.map((stored) => ({
+        vin: stored.vin,
+        facts: factsOf(this.#open.get(stored.vin)?.state ?? stored, this.slots),
+      }))
   }
 
   #view(state: VehicleState): Snapshot {

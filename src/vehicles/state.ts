@@ -25,7 +25,7 @@ import type { DriftReason } from '../wire/drift.ts'
 import { documentValues } from './document.ts'
 import type { AnyVehicleView, Change, EdgeMemory, EdgeTimer, PendingTimer } from './edge.ts'
 import type { Fact, KnownFact } from './fact.ts'
-import { Facts, type StoredFacts, valueOf } from './facts.ts'
+import { FactNames, Facts, type StoredFacts, valueOf } from './facts.ts'
 import { type Lag, wakeMs } from './lag.ts'
 
 /**
@@ -94,6 +94,7 @@ export class Slots {
   readonly room: number[] = []
   /** The facts that are kept, by name. */
   readonly facts: ReadonlyMap<string, Fact>
+  readonly factNames: FactNames
   /** Call it with the reason when a value that messages have is not kept. */
   readonly leftOut: (reason: string) => void
   readonly #slots = new Map<string, number>()
@@ -117,6 +118,7 @@ export class Slots {
   ) {
     this.#keepsAll = fields === undefined
     this.facts = new Map(facts.map((fact) => [fact.name, fact]))
+    this.factNames = new FactNames(this.facts.keys())
     this.ownFields = ownFields
     this.leftOut = leftOut
     for (const name of fields ?? Object.keys(deltas)) this.#add(name, stateLength, deltas[name])
@@ -359,7 +361,8 @@ export class VehicleState implements StoredVehicle {
         connections: row.link.connections,
         ended: row.link.ended ?? {},
       },
-      facts: slots.facts.size === 0 ? undefined : Facts.read(row.facts),
+      // Also where none is declared: in a deploy, another process has them.
+      facts: Facts.read(row.facts, slots.factNames),
       memory: row.memory,
       timers: readTimers(row.timers),
       lag: row.lag && lagOf(row.lag),
@@ -510,18 +513,18 @@ interface StoredState {
 }
 
 /** What the business said, of a state as a store returns it. Without reading the rest, because all vehicles are read for it. */
-export function factsOf(stored: Pick<StoredVehicle, 'text'>): Facts | undefined {
+export function factsOf(stored: Pick<StoredVehicle, 'text'>, { factNames }: Slots): Facts | undefined {
   if (stored instanceof VehicleState) return stored.facts
   const text = stored.text()
   const from = text.indexOf(factsStart)
   if (from < 0) return undefined
   const to = text.indexOf(fieldsStart, from)
   try {
-    return Facts.read(JSON.parse(text.slice(from + factsStart.length, to)))
+    return Facts.read(JSON.parse(text.slice(from + factsStart.length, to)), factNames)
   } catch {
     // A fact can have a member with the name by which its end was looked for.
     const row: StoredState = JSON.parse(text)
-    return Facts.read(row.facts)
+    return Facts.read(row.facts, factNames)
   }
 }
 
@@ -753,7 +756,7 @@ function told(before: VehicleState, event: FactsEvent, seq: number, nowMs: numbe
   const { facts: known, isUnheard, slots } = before
   const after = before.with({ seq: Math.max(before.seq + 1, seq), seenMs: isUnheard ? nowMs : before.seenMs })
   // Also what this process has no rule for: in a deploy, another one has, and was told that it is kept.
-  const facts = Facts.told(known, event, nowMs)
+  const facts = Facts.told(known, event, nowMs, slots.factNames)
   if (facts === undefined) slots.leftOut('there is too much of its facts, or of what is planned')
   return facts === undefined ? after : after.with({ facts })
 }

@@ -14,12 +14,12 @@ export class TimesOfFacts {
   readonly #changes: readonly number[]
 
   constructor({ by, asked, nextPart }: Pick<Definition, 'by' | 'asked' | 'nextPart'>, facts: Facts | undefined) {
-    this.facts = facts
+    this.facts = facts?.opened()
     this.#by = by
     this.#nextPart = nextPart
-    const times = timesIn(by, facts)
+    const times = timesIn(by, this.facts)
     this.#handOvers = times.filter((ms, nth) => keyOf(this.at(ms)) !== keyOf(this.at(times[nth - 1] ?? -Infinity)))
-    this.#changes = timesIn(asked, facts)
+    this.#changes = timesIn(asked, this.facts)
   }
 
   /** Their values at a time, as they are stored. `null`: none. */

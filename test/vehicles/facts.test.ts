@@ -65,3 +65,26 @@ test('in a deploy, a process that declares no facts keeps what others were told 
   expect((await after.vehicles.get('A'))?.fact(limit)).toBe(20)
   await after.drain()
 })
+
+test('in a deploy, a process that declares no facts writes a state with the facts that it has', async () => {
+  const path = `${newFolder('facts')}/inbox.db`
+  const limit = fact('limit', 'number')
+  const begin = (facts: readonly (typeof limit)[]) =>
+    createReceiver({
+      ...{ secret: false, log: quiet, inbox: sqliteInbox({ path }) },
+      parts: [vehicles({ fields: ['Odometer'], facts })] as const,
+    })
+  const before = begin([limit])
+  await before.vehicles.set('A', { limit: 20 })
+  await expect.poll(() => before.stats().pending.messages).toBe(0)
+  await before.drain()
+  const without = begin([])
+  await without.accept({ authorization: undefined, body: data('A', 1) })
+  await expect.poll(() => without.stats().pending.messages).toBe(0)
+  await without.drain()
+  const after = begin([limit])
+  await after.open()
+  const vehicle = await after.vehicles.get('A')
+  expect([vehicle?.value('Odometer'), vehicle?.fact(limit)]).toEqual([1, 20])
+  await after.drain()
+})
