@@ -48,7 +48,7 @@ describe.skipIf(!hasPostgres)('on a server', () => {
 
   factRows('facts in Postgres, with three processes', {
     ...{ unitMs: 2_000, now: Date.now, open },
-    ...{ survives: true, isShared: true },
+    ...{ survives: true, isShared: true, keepsHandled: true },
   })
 
   test('facts, plans and messages that were acknowledged outlive kills of any process under load, in order, each once or with the same id', async () => {

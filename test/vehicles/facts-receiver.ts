@@ -85,6 +85,11 @@ function rulesOf({ unitSeconds, zone, night }: FactsSettings) {
     booking: changed(booking),
     trip: episode('trip', { during: driving, by: [customer], waits: units(2), measures }),
     day: episode('day', { during: driving, splitsAt: { every: 'day', zone }, waits: units(2), measures }),
+    // In this zone, the day ends when the night begins.
+    midnight: episode('midnight', {
+      ...{ during: driving, waits: units(2), measures },
+      splitsAt: { every: 'day', zone: `-${night[0]}` },
+    }),
   }
 }
 
@@ -108,8 +113,8 @@ export function factsReceiver(settings: FactsSettings, options: ReceiverOptions,
   const receiver = create(settings, options)
   const rules = rulesOf(settings)
   for (const [rule, edge] of Object.entries(rules.edges))
-    receiver.when(edge, async ({ vin, change: { at, acrossGap }, id }, { env, delivery }) => {
-      await note({ vin, rule, at: at.getTime(), id, acrossGap, text: '' }, env)
+    receiver.when(edge, async ({ vin, change: { at, acrossGap }, id, vehicle }, { env, delivery }) => {
+      await note({ vin, rule, at: at.getTime(), id, acrossGap, text: vehicle.fact(customer) ?? '' }, env)
       await endOf(vin, delivery.replayed)
     })
   for (const rule of ['customer', 'booking'] as const)
@@ -120,10 +125,13 @@ export function factsReceiver(settings: FactsSettings, options: ReceiverOptions,
     })
   receiver.when(rules.trip, ({ vin, change }, { env }) => note(rowOf(vin, 'trip', change, change.customer), env))
   receiver.when(rules.day, ({ vin, change }, { env }) => note(rowOf(vin, 'day', change, null), env))
-  receiver.on('*', async (event, { env, vehicle }) => {
+  receiver.when(rules.midnight, ({ vin, change }, { env }) => note(rowOf(vin, 'midnight', change, null), env))
+  receiver.on('*', async (event, { env, vehicle, delivery }) => {
     if (!('vin' in event) || event.vin === undefined) return
     const text = `${event.topic} ${vehicle?.fact(customer) ?? 'nobody'} ${vehicle?.value('Level')}`
-    await note({ vin: event.vin, rule: 'topic', at: event.at.getTime(), id: event.id, acrossGap: false, text }, env)
+    const then = delivery.replayed ? `, then ${vehicle?.fact(customer, event.at) ?? 'nobody'}` : ''
+    const noted = { vin: event.vin, rule: delivery.replayed ? 'again' : 'topic', at: event.at.getTime(), id: event.id }
+    await note({ ...noted, acrossGap: false, text: text + then }, env)
   })
   if (settings.branch === true) addBranch(receiver, note)
   return Object.assign(receiver, { ask: (question: Question, env?: object) => answerOf(receiver, question, env) })
@@ -171,7 +179,7 @@ export type Question =
     }
   | { readonly what: 'setAll'; readonly rows: readonly FactRow[]; readonly facts: readonly string[] | undefined }
   | { readonly what: 'shown'; readonly vin: string; readonly at: number | undefined }
-  | { readonly what: 'dead' | 'replay' | 'forget' | 'gap'; readonly vin: string }
+  | { readonly what: 'dead' | 'replay' | 'handled' | 'again' | 'forget' | 'gap'; readonly vin: string }
 
 export interface FactRow {
   readonly vin: string
@@ -194,6 +202,11 @@ async function answerOf(receiver: Created, question: Question, env: object | und
       return (await Array.fromAsync(receiver.deadLetters.list({ vin: question.vin }))).length
     case 'replay':
       return receiver.deadLetters.replay({ vin: question.vin }, { env })
+    case 'handled':
+    case 'again': {
+      const all = { vin: question.vin, from: new Date(0), to: new Date(8_640_000_000_000_000) }
+      return receiver.replay({ ...all, dryRun: question.what === 'handled' }, { env })
+    }
     case 'forget':
       return receiver.vehicles.forget(question.vin)
     case 'gap':

@@ -16,6 +16,10 @@ export interface Asked {
   shown(vin: string, at?: number): Promise<Shown | null>
   dead(vin: string): Promise<unknown>
   replay(vin: string): Promise<unknown>
+  /** How many messages of the vehicle were handled and are kept. */
+  handled(vin: string): Promise<unknown>
+  /** Replays them. */
+  again(vin: string): Promise<unknown>
   forget(vin: string): Promise<unknown>
   /** Messages of the vehicle may be missing. */
   gap(vin: string): Promise<unknown>
@@ -28,6 +32,8 @@ export const askedBy = (ask: <Answer>(question: Question) => Promise<Answer>): A
   shown: (vin, at) => ask({ what: 'shown', vin, at }),
   dead: (vin) => ask({ what: 'dead', vin }),
   replay: (vin) => ask({ what: 'replay', vin }),
+  handled: (vin) => ask({ what: 'handled', vin }),
+  again: (vin) => ask({ what: 'again', vin }),
   forget: (vin) => ask({ what: 'forget', vin }),
   gap: (vin) => ask({ what: 'gap', vin }),
 })
@@ -59,6 +65,8 @@ interface PlacesOptions {
   readonly isShared?: boolean
   /** Only the rows that end its process. */
   readonly onlyCrashes?: boolean
+  /** It keeps handled messages for replays. */
+  readonly keepsHandled?: boolean
 }
 
 /** Units of time, seconds on a real clock and minutes on the clock of a test. */
@@ -68,7 +76,7 @@ interface Row {
   readonly name: string
   run(place: FactsPlace, vin: string, units: Units): Promise<void>
   /** It ends its process, or needs what others do not: it has a place of its own. */
-  readonly needs?: 'crash' | 'branch' | 'forgetting' | 'nobody else'
+  readonly needs?: 'crash' | 'branch' | 'forgetting' | 'handled' | 'nobody else'
 }
 
 const texts = (noted: readonly Noted[]): readonly string[] => noted.map(({ text }) => text)
@@ -334,6 +342,40 @@ const rows: readonly Row[] = [
     },
   },
   {
+    name: 'a replay of a dead letter shows what held when it died, and changes nothing of what holds now',
+    async run(place, name) {
+      const vin = `FAILS${name}`
+      await say(place, vin, { Level: 30 })
+      await place.set(vin, { customer: 'c-1', lowBattery: 10 })
+      await say(place, vin, { Level: 5 })
+      await place.set(vin, { customer: 'c-2' })
+      await place.eventually(() => place.dead(vin), 3)
+      await place.replay(vin)
+      await place.eventually(() => texts(place.told(vin, 'low')), ['c-1', 'c-1'])
+      const handOvers = ['nobody > c-1', 'c-1 > c-2']
+      await place.eventually(() => texts(place.told(vin, 'customer')), [...handOvers, ...handOvers])
+      expect((await place.shown(vin))?.facts).toEqual({ customer: 'c-2', lowBattery: 10 })
+    },
+  },
+  {
+    name: 'a replay of handled messages changes nothing and tells no change again: it shows what holds now, and with a time what held then',
+    needs: 'handled',
+    async run(place, vin, units) {
+      await place.set(vin, { customer: 'c-1', lowBattery: 10 })
+      await say(place, vin, { Level: 30 })
+      await place.pass(units(2))
+      await place.set(vin, { customer: 'c-2', lowBattery: 40 })
+      await say(place, vin, { Level: 60 })
+      await place.eventually(() => place.told(vin, 'topic', 'customer', 'low').length, 5)
+      await place.eventually(() => place.handled(vin), 2)
+      await place.again(vin)
+      const shown = ['data c-2 60, then c-1', 'data c-2 60, then c-2']
+      await place.eventually(() => texts(place.told(vin, 'again')), shown)
+      expect(place.told(vin, 'topic', 'customer', 'low')).toHaveLength(5)
+      expect((await place.shown(vin))?.facts).toEqual({ customer: 'c-2', lowBattery: 40 })
+    },
+  },
+  {
     name: '`null` removes a fact, and `forget` erases all of them',
     async run(place, vin) {
       await place.set(vin, { customer: 'c-1', lowBattery: 10 })
@@ -403,6 +445,19 @@ const rows: readonly Row[] = [
       // The zone is one in which a day has just ended.
       await drive(place, vin, midnightBefore(place.startMs) - 4 * minute)
       await place.eventually(() => rowsOf(place.told(vin, 'day')), ['nobody 100-104', 'nobody 104-110'])
+    },
+  },
+  {
+    name: 'a trip that goes on over the end of the day is told as two, the first one by the clock',
+    async run(place, vin, units) {
+      await say(place, vin, { Gear: 'P', Miles: 100 }, place.now() - 20_000)
+      await say(place, vin, { Gear: 'D', Miles: 101 }, place.now() - 10_000)
+      await say(place, vin, { Miles: 102 })
+      await place.pass(Math.max(0, nightAfter(place.startMs) - place.now()) + units(3))
+      await place.eventually(() => rowsOf(place.told(vin, 'midnight')), ['nobody 101-102'])
+      await say(place, vin, { Miles: 103 })
+      await say(place, vin, { Gear: 'P', Miles: 104 })
+      await place.eventually(() => rowsOf(place.told(vin, 'midnight')), ['nobody 101-102', 'nobody 102-104'])
     },
   },
   {
@@ -498,9 +553,10 @@ function settingsAt(startMs: number, unitMs: number): FactsSettings {
 
 /** A test for each row. */
 export function factRows(where: string, options: PlacesOptions): void {
-  const { unitMs, open, now, survives, isShared = false, onlyCrashes = false } = options
+  const { unitMs, open, now, survives, isShared = false, onlyCrashes = false, keepsHandled = false } = options
   const units: Units = (count) => count * unitMs
-  const runs = ({ needs }: Row): boolean => (needs === 'crash' ? survives : !onlyCrashes)
+  const runs = ({ needs }: Row): boolean =>
+    needs === 'crash' ? survives : !onlyCrashes && (needs !== 'handled' || keepsHandled)
   const opened = (more: Partial<FactsSettings> = {}): Promise<FactsPlace> => {
     const startMs = now()
     return open({ ...settingsAt(startMs, unitMs), ...more }, startMs)

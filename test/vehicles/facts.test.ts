@@ -19,7 +19,7 @@ factRows('facts in memory', {
 
 // `test/faults/process/facts.test.ts` ends its process.
 factRows('facts in SQLite', {
-  ...{ unitMs, now, survives },
+  ...{ unitMs, now, survives, keepsHandled: true },
   open: (settings, startMs) => placeHere(settings, startMs, sqliteInbox({ path: `${newFolder('facts')}/inbox.db` })),
 })
 
