@@ -7,6 +7,7 @@ import { xoroshiro128plus } from 'pure-rand/generator/xoroshiro128plus'
 import { describe, expect, test } from 'vitest'
 import { newFolder } from '../folder.ts'
 import { inForm } from '../form.ts'
+import { Painted } from './painted.ts'
 import { silent, unwatched } from './scene.ts'
 
 const own = { Level: 'number' } as const
@@ -16,40 +17,6 @@ const limit = fact('limit', 'number')
 const home = fact('home', 'area')
 const minute = 60_000
 const minutes = 240
-
-/** One fact, minute by minute: what was said without an end, and over it what was said with one. */
-class Painted {
-  readonly #steps: { readonly from: number; readonly value: number | null }[] = []
-  readonly #spans: ({ readonly value: number | null; readonly of: number } | undefined)[] = []
-  #said = 0
-
-  say(value: number | null, from: number, until?: number): void {
-    this.#said += 1
-    if (until === undefined) {
-      const known = this.#steps.findIndex((step) => step.from === from)
-      if (known >= 0) this.#steps.splice(known, 1)
-      this.#steps.push({ from, value })
-      const running = this.#spans[from]?.of
-      for (let at = from; running !== undefined && this.#spans[at]?.of === running; at += 1) this.#spans[at] = undefined
-      return
-    }
-    // What is left behind it is a span of its own.
-    const behind = this.#spans[until]?.of
-    if (behind !== undefined && behind === this.#spans[until - 1]?.of)
-      for (let at = until; this.#spans[at]?.of === behind; at += 1) {
-        const span = this.#spans[at]
-        if (span !== undefined) this.#spans[at] = { value: span.value, of: -this.#said }
-      }
-    for (let at = from; at < until; at += 1) this.#spans[at] = { value, of: this.#said }
-  }
-
-  at(time: number): number | undefined {
-    const span = this.#spans[time]
-    if (span !== undefined) return span.value ?? undefined
-    const steps = this.#steps.filter(({ from }) => from <= time).toSorted((a, b) => a.from - b.from)
-    return steps.at(-1)?.value ?? undefined
-  }
-}
 
 const inboxes = {
   'in memory': () => () => memoryInbox(),
@@ -90,7 +57,7 @@ describe.each(Object.entries(inboxes))('%s', (name, create) => {
       const told: string[] = []
       let receiver = open(inbox(), clock, told)
       await receiver.open()
-      const [limits, homes] = [new Painted(), new Painted()]
+      const [limits, homes] = [new Painted<number>(), new Painted<number>()]
       const wanted: string[] = []
       let [level, place, wasLow, wasHome]: [
         number | undefined,

@@ -5,6 +5,7 @@ import { xoroshiro128plus } from 'pure-rand/generator/xoroshiro128plus'
 import { uniformInt } from 'pure-rand/distribution/uniformInt'
 import { expect, test } from 'vitest'
 import { inForm } from '../form.ts'
+import { Painted } from '../vehicles/painted.ts'
 import { silent, unwatched } from '../vehicles/scene.ts'
 
 const vin = '0FLEETV14T0000001'
@@ -23,18 +24,27 @@ interface Row {
   readonly miles: number
 }
 
+/** A handover, or with an end a booking. */
 interface HandOver {
   readonly at: number
+  readonly until?: number
+  /** `Infinity`: never. */
   readonly toldAt: number
   readonly to: string
 }
 
-/** Who has the vehicle, as a table of handovers says it. */
-const holderAt = (handOvers: readonly HandOver[], at: number): string | null =>
-  handOvers
-    .filter((each) => each.at <= at)
-    .toSorted((a, b) => a.at - b.at)
-    .at(-1)?.to ?? null
+/** Who has the vehicle, as far as it was told. */
+function holders(handOvers: readonly HandOver[]): (at: number) => string | null {
+  const times = [...new Set(handOvers.flatMap(({ at, until = at }) => [at, until]))].toSorted((a, b) => a - b)
+  const painted = new Painted<string>()
+  for (const { at, until, to } of inTold(handOvers))
+    painted.say(to, times.indexOf(at), until === undefined ? undefined : times.indexOf(until))
+  return (at) => painted.at(times.findLastIndex((each) => each <= at)) ?? null
+}
+
+/** Those that were told, in that order. */
+const inTold = (handOvers: readonly HandOver[]): readonly HandOver[] =>
+  handOvers.filter(({ toldAt }) => toldAt < Infinity).toSorted((a, b) => a.toldAt - b.toldAt)
 
 interface Step {
   /** When it arrives, and when it was sent. */
@@ -64,12 +74,13 @@ function drivesOf(upTo: (most: number) => number): readonly Step[] {
   return steps
 }
 
-/** Told early, at once, or late. Not at whole seconds: `unwatched` drops what would be due in exactly one. */
+/** Told early, at once, late, or never. Not at whole seconds: `unwatched` drops what would be due in exactly one. */
 function handOversOf(upTo: (most: number) => number, endMs: number): readonly HandOver[] {
-  return Array.from({ length: 2 + upTo(4) }, (_, nth) => {
+  return Array.from({ length: 3 + upTo(5) }, (_, nth) => {
     const at = upTo(endMs)
-    const shift = [-upTo(3_600), 0, upTo(1_500)][upTo(2)] ?? 0
-    return { at, toldAt: Math.max(0, at + shift * second + upTo(999)), to: `c-${nth}` }
+    const shift = [-upTo(3_600), 0, upTo(1_500), Infinity][upTo(3)] ?? 0
+    const told = { at, toldAt: Math.max(0, at + shift * second + upTo(999)), to: `c-${nth}` }
+    return upTo(1) === 0 ? told : { ...told, until: at + 1 + upTo(1_800_000) }
   })
 }
 
@@ -77,11 +88,12 @@ function handOversOf(upTo: (most: number) => number, endMs: number): readonly Ha
 function milesOf(steps: readonly Step[], handOvers: readonly HandOver[]): object {
   const miles = new Map<string, number>()
   const sent = steps.toSorted((a, b) => a.sentAt - b.sentAt)
+  const holderAt = holders(handOvers)
   for (const [nth, step] of sent.entries()) {
     const next = sent[nth + 1]
     if (next === undefined || !step.isDriving) continue
     const way = Number(next.data['Odometer']) - Number(step.data['Odometer'])
-    const who = String(holderAt(handOvers, next.sentAt - 1))
+    const who = String(holderAt(next.sentAt - 1))
     miles.set(who, rounded((miles.get(who) ?? 0) + way))
   }
   return inOrder(miles)
@@ -118,13 +130,14 @@ async function run(steps: readonly Step[], handOvers: readonly HandOver[]): Prom
     const { settled } = await deliver(receiver, { ...message.data({}, { vin, createdAt }), data })
     await settled
   }
-  const tell = async ({ at, to }: HandOver): Promise<void> => {
-    await receiver.vehicles.set(vin, { customer: to }, { from: new Date(beganMs + at) })
+  const tell = async ({ at, until, to }: HandOver): Promise<void> => {
+    const end = until === undefined ? undefined : new Date(beganMs + until)
+    await receiver.vehicles.set(vin, { customer: to }, { from: new Date(beganMs + at), until: end })
     await clock.advance(0)
   }
   const events = [
     ...steps.map((step) => ({ at: step.at, run: () => send(step) })),
-    ...handOvers.map((each) => ({ at: each.toldAt, run: () => tell(each) })),
+    ...inTold(handOvers).map((each) => ({ at: each.toldAt, run: () => tell(each) })),
   ].toSorted((a, b) => a.at - b.at)
   for (const event of events) {
     const ms = beganMs + event.at - clock.now()
@@ -137,7 +150,7 @@ async function run(steps: readonly Step[], handOvers: readonly HandOver[]): Prom
 }
 
 test.each(Array.from({ length: inForm({ short: 6, full: 120, long: 1_000 }) }, (_, seed) => seed))(
-  'each mile is with the customer who had the vehicle, whenever the handover is told (seed %i)',
+  'each mile is with the customer who had the vehicle, as far as was told: early, late or never (seed %i)',
   async (seed) => {
     const random = xoroshiro128plus(seed + 1)
     const upTo = (most: number): number => uniformInt(random, 0, most)
