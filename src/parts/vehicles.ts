@@ -140,12 +140,16 @@ export class KeptVehicles implements Subjects {
     this.#host = host
     this.#facts = facts
     // What is planned needs somebody who keeps time.
-    this.#edges.timing = facts[0]?.timing
-    this.#slots = new Slots({ fields: names, deltas, facts }, ownFields, (reason) =>
+    this.#edges.planning = facts[0]?.timing
+    const leftOut = (reason: string): void =>
       // What to do: By `reason`: it exceeds a [limit](vehicles.md#limits), or the states for a new rule cannot be read, which is tried again each
       // minute.
-      note('a value is not kept in the newest state of its vehicle', { reason }),
-    )
+      note('a value is not kept in the newest state of its vehicle', { reason })
+    const toldLate = (vin: string, episode: string): void =>
+      // What to do: `within` of the episode finds the trips of that time by what is known now, as the template `logbook` does each night. Tell facts
+      // earlier, or give the episode a larger `corrects`.
+      note('a fact was told later than its episodes are corrected: their rows may stay as they are', { episode }, vin)
+    this.#slots = new Slots({ fields: names, deltas, facts }, ownFields, leftOut, toldLate)
     this.forgets =
       forgetAfterMs === undefined
         ? undefined

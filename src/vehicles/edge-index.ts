@@ -34,6 +34,8 @@ export class EdgeIndex {
   /** Called with each edge that has a timer. */
   onTiming: ((timing: Timing) => void) | undefined
   timing: Timing | undefined
+  /** Keeps time for what is planned of facts. */
+  planning: Timing | undefined
   /** The edges that begin with the stored state of a vehicle, by their marks. */
   readonly beginning: Map<string, Edge> = new Map()
   /** What the conditions of all edges remember of a vehicle, by name. */

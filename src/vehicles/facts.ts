@@ -80,7 +80,8 @@ export class Facts {
   readonly #opened: ReadonlyMap<string, Line> | undefined
 
   private constructor(names: FactNames, lines: ReadonlyMap<string, Line>, atMs: number, isOpened: boolean) {
-    const [values, since]: [(FieldValue | undefined)[], number[]] = [[], []]
+    const values: (FieldValue | undefined)[] = []
+    const since: number[] = []
     const others: (readonly [name: string, line: Line])[] = []
     let [next, bytes] = [Infinity, 200]
     for (const [name, line] of lines) {

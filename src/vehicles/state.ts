@@ -97,6 +97,8 @@ export class Slots {
   readonly factNames: FactNames
   /** Call it with the reason when a value that messages have is not kept. */
   readonly leftOut: (reason: string) => void
+  /** Call it with the vehicle and the episode when a fact is told later than what was told by it is corrected. */
+  readonly toldLate: (vin: string, episode: string) => void
   readonly #slots = new Map<string, number>()
   readonly #keepsAll: boolean
   /** The catalogue of the business: with its limits. */
@@ -115,12 +117,14 @@ export class Slots {
     },
     ownFields: FieldCatalogue = {},
     leftOut: (reason: string) => void = () => {},
+    toldLate: (vin: string, episode: string) => void = () => {},
   ) {
     this.#keepsAll = fields === undefined
     this.facts = new Map(facts.map((fact) => [fact.name, fact]))
     this.factNames = new FactNames(this.facts.keys())
     this.ownFields = ownFields
     this.leftOut = leftOut
+    this.toldLate = toldLate
     for (const name of fields ?? Object.keys(deltas)) this.#add(name, stateLength, deltas[name])
   }
 

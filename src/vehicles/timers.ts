@@ -45,7 +45,9 @@ export class VehicleTimers {
   #beginning: Timer | undefined
   /** At the end, no message will come. */
   #quiet: number | undefined
+  #isStarted = false
   #isStopped = false
+  #port: Port | undefined
   /** What began in the future, by a clock that was ahead, begins now. */
   #isTakenBack = false
 
@@ -60,15 +62,19 @@ export class VehicleTimers {
   async find(put: (timers: readonly TimerEvent[]) => Promise<boolean>, port?: Port): Promise<() => void> {
     const { clock, edges } = this.#host
     this.#put = (due) => put(due.map(({ vin, dueMs }) => timerEvent(vin, dueMs, new Date(clock.now()))))
-    const start = (): void => {
-      this.#clockwork?.start(port)
-      void this.#begin()
-    }
-    if (edges.timing !== undefined) await this.#keepTime(edges.timing)
+    this.#port = port
+    if (edges.timing === undefined) await this.#keepPlans()
+    else await this.#keepTime(edges.timing)
     // An edge that is registered later.
     edges.onTiming = (timing) =>
-      void (this.#clockwork === undefined ? this.#keepTime(timing).then(start) : this.#begin())
-    return start
+      void (this.#clockwork === undefined ? this.#keepTime(timing).then(() => this.#start()) : this.#begin())
+    return () => this.#start()
+  }
+
+  #start(): void {
+    this.#isStarted = !this.#isStopped
+    this.#clockwork?.start(this.#port)
+    void this.#begin()
   }
 
   /** The process stood still until now. */
@@ -83,6 +89,11 @@ export class VehicleTimers {
 
   /** As in {@link Clockwork}. */
   set(vin: string, dueMs: number | undefined, isAwake?: boolean, isFollowed?: boolean): void {
+    const { planning } = this.#host.edges
+    if (dueMs !== undefined && this.#clockwork === undefined && planning !== undefined) {
+      const clockwork = this.#create(planning)
+      if (this.#isStarted) clockwork.start(this.#port)
+    }
     this.#clockwork?.set(vin, dueMs, isAwake, isFollowed)
   }
 
@@ -99,7 +110,11 @@ export class VehicleTimers {
   /** This process handles other vehicles than before. `isStale`: what it knows of this one may be outdated. */
   async moved(isStale: (vin: string) => boolean): Promise<void> {
     const clockwork = this.#clockwork
-    if (clockwork === undefined) return
+    if (clockwork === undefined) {
+      await this.#keepPlans()
+      if (this.#isStarted) this.#start()
+      return
+    }
     for (const vin of clockwork.known.keys()) if (isStale(vin)) clockwork.set(vin, undefined, true)
     await this.#readTimers(clockwork)
     void this.#begin()
@@ -120,17 +135,38 @@ export class VehicleTimers {
 
   stop(): void {
     this.#isStopped = true
+    this.#isStarted = false
     this.#host.edges.onTiming = undefined
     this.#beginning?.cancel()
     this.#beginning = undefined
     this.#clockwork?.stop()
   }
 
-  async #keepTime(timing: Timing): Promise<void> {
-    const { clock, newestSeq, store } = this.#host
+  #create(timing: Timing): Clockwork {
+    const { clock, newestSeq } = this.#host
     const newestMs = (): number => msOfSeq(newestSeq())
     const clockwork = timing({ clock, newestMs, put: async (due) => (await this.#put?.(due)) === true })
     this.#clockwork = clockwork
+    return clockwork
+  }
+
+  /** Keeps time when something is planned of a fact. Until then, messages need not pay for it. */
+  async #keepPlans(): Promise<void> {
+    const { edges, store } = this.#host
+    const { planning } = edges
+    if (planning === undefined) return
+    try {
+      for await (const page of store.due()) if (page.length > 0) return await this.#keepTime(planning)
+    } catch (error) {
+      if (store.shared === undefined) throw error
+      // It tries again by itself.
+      if (this.#clockwork === undefined) this.#create(planning)
+    }
+  }
+
+  async #keepTime(timing: Timing): Promise<void> {
+    const { store } = this.#host
+    const clockwork = this.#create(timing)
     try {
       await this.#readTimers(clockwork)
     } catch (error) {

@@ -18,6 +18,7 @@ import { eventsByVehicle } from './kept-events.ts'
 import { Memory } from './memory.ts'
 import { gapOf, heardOf, keptSamples, type Sample, samplesIn } from './samples.ts'
 import { type Episode, episodeOf, nameOf } from './telling.ts'
+import { keyOf } from './times-of-facts.ts'
 
 export type { EpisodeOptions, Measures } from './definition.ts'
 export type { Episode } from './telling.ts'
@@ -202,6 +203,8 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   const isNew = text === undefined
   if (isNew && own.length === 0) return undefined
   const facts = factsIn(after)
+  if (!isNew && isToldLate(definition, step) && after instanceof Snapshot)
+    after.parts().state.slots.toldLate(after.vin, definition.name)
   const read = isNew ? undefined : Memory.read(definition, after.vin, text, facts)
   const memory = read ?? new Memory(definition, after.vin, undefined, facts)
   const { last, head } = memory
@@ -219,6 +222,14 @@ function detected(definition: Definition, step: EdgeStep): EdgeResult<Episode> |
   if (!decides) return isNothing ? undefined : { memory: memory.add(samples).text }
   // A time that is up by the vehicle's clock, and not by ours.
   return memory.evaluate(samples, arrivedMs, event.topic === 'timer' && timer?.byArrival !== true ? sentMs : 0)
+}
+
+/** Whether the business says something else of a time whose episodes are corrected no more. */
+function isToldLate({ by, corrects }: Definition, { event, before, after, arrivedMs }: EdgeStep): boolean {
+  if (event.topic !== 'facts' || event.at.getTime() >= arrivedMs - corrects) return false
+  const known = (vehicle: unknown): string =>
+    keyOf(by.map(({ name }) => factsIn(vehicle)?.at(name, event.at.getTime()) ?? null))
+  return known(before) !== known(after)
 }
 
 /** How long before the time the messages are read, because the state before decides where an episode begins. */

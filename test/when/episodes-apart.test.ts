@@ -29,10 +29,11 @@ async function begin(inbox: ReturnType<typeof memoryInbox>) {
   const clock = unwatched(fakeClock())
   const beganMs = clock.now()
   const rows = new Map<string, Row>()
+  const warned: string[] = []
   const receiver = createReceiver({
     secret: false,
     clock,
-    log: silent,
+    log: { ...silent, warn: (line) => void warned.push(line) },
     inbox,
     parts: [vehicles({ fields: ['Gear', 'Odometer'], facts: [customer] })] as const,
   }).when(trip, ({ change }) => {
@@ -53,6 +54,7 @@ async function begin(inbox: ReturnType<typeof memoryInbox>) {
   return {
     receiver,
     rows,
+    warned,
     date,
     shown: () =>
       [...rows.values()]
@@ -129,6 +131,22 @@ describe.each(Object.entries(inboxes))('%s', (_, create) => {
     await scene.goTo(90)
     expect(scene.shown()).toEqual(['c-3 10-24.5 14', 'c-2 24.5-40 16'])
     expect([...scene.rows.values()].filter(({ revoked }) => revoked).map((row) => row.customer)).toEqual(['c-1'])
+    await scene.receiver.drain()
+  })
+
+  test('told later than it is corrected, the log says that the row may be wrong, and of a change alone', async () => {
+    const scene = await begin(create())
+    // Nothing was told of this vehicle.
+    await scene.set('c-1', scene.date(-600))
+    await drive(scene)
+    await scene.set('c-2', scene.date(50))
+    await scene.goTo(300)
+    await scene.set('c-1', scene.date(20))
+    expect(scene.warned).toEqual([])
+    await scene.set('c-3', scene.date(24.5))
+    await scene.goTo(400)
+    expect(scene.warned).toEqual([expect.stringContaining('a fact was told later than its episodes are corrected')])
+    expect(scene.shown()).toEqual(['c-1 10-40 30'])
     await scene.receiver.drain()
   })
 
