@@ -79,7 +79,8 @@ export class Facts {
   readonly #others: string | undefined
   readonly #opened: ReadonlyMap<string, Line> | undefined
 
-  private constructor(names: FactNames, lines: ReadonlyMap<string, Line>, atMs: number, isOpened: boolean) {
+  /** `text`: of these lines, if they stay open. */
+  private constructor(names: FactNames, lines: ReadonlyMap<string, Line>, atMs: number, text?: string) {
     const values: (FieldValue | undefined)[] = []
     const since: number[] = []
     const others: (readonly [name: string, line: Line])[] = []
@@ -103,8 +104,8 @@ export class Facts {
     // A list that has grown has spare room. A copy of it has none.
     this.#values = values.slice()
     this.#since = since.slice()
-    this.#others = others.length === 0 ? undefined : JSON.stringify(others)
-    this.#opened = isOpened ? lines : undefined
+    this.#others = text ?? (others.length === 0 ? undefined : JSON.stringify(others))
+    this.#opened = text === undefined ? undefined : lines
     this.atMs = atMs
     this.nextMs = next === Infinity ? undefined : next
     this.bytes = bytes + 16 * values.length + (this.#others?.length ?? 0)
@@ -114,7 +115,7 @@ export class Facts {
     if (stored === undefined) return undefined
     const { at, of, spans = {} } = stored
     const lines = Object.entries(of).map(([name, base]) => [name, { base, spans: spans[name] ?? none }] as const)
-    return new Facts(names, new Map(lines), at, false)
+    return new Facts(names, new Map(lines), at)
   }
 
   get stored(): StoredFacts {
@@ -129,7 +130,7 @@ export class Facts {
 
   /** The same facts, for somebody who asks for much of the past. Not to be kept, because it takes more memory. */
   opened(): Facts {
-    return this.#others === undefined ? this : new Facts(this.#names, this.#lines(), this.atMs, true)
+    return this.#others === undefined ? this : new Facts(this.#names, this.#lines(), this.atMs, this.#others)
   }
 
   /** The value of a fact at a time. `undefined`: it had none. */
@@ -171,7 +172,7 @@ export class Facts {
   /** The same facts, of which edges have seen all up to a time. */
   passedTo(ms: number): Facts {
     if (this.nextMs === undefined || ms < this.nextMs) return this
-    return new Facts(this.#names, this.#lines(), ms, false)
+    return new Facts(this.#names, this.#lines(), ms)
   }
 
   /** With what the business said. Edges see all up to now. `undefined`: there is no room. */
@@ -188,7 +189,7 @@ export class Facts {
     const isTooMuch = [...lines.values()].some(
       ({ base, spans }) => planned(base, atMs) + planned(spans, atMs) > mostPlanned,
     )
-    const facts = new Facts(names, lines, atMs, false)
+    const facts = new Facts(names, lines, atMs)
     return isTooMuch || JSON.stringify(facts.stored).length > mostLength ? undefined : facts
   }
 
