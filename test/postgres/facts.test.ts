@@ -17,7 +17,7 @@ describe.skipIf(!hasPostgres)('facts on postgresInbox', () => {
   const ids: string[] = []
 
   function keeping(schema: string, options: Partial<PostgresInboxOptions> = {}) {
-    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 1_500, ...options })
+    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 6_000, ...options })
     const parts = [
       vehicles({ fields: ['BatteryLevel', 'Gear', 'Odometer'], facts: [customer, lowBattery, booking] }),
     ] as const

@@ -26,7 +26,8 @@ describe.skipIf(!hasPostgres)('the part vehicles on postgresInbox', () => {
     schema: string,
     options: Partial<PostgresInboxOptions> = {},
   ): Receiver & { readonly vehicles: Vehicles } {
-    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 1_500, ...options })
+    // A busy machine can stand still for more than a second. After a lease, what its process has in hand is told again.
+    const inbox = postgresInbox({ db: scene.newPool(), schema, leaseMs: 6_000, ...options })
     const retry = { attempts: 2, minMs: 20, maxMs: 50 }
     return createReceiver({ secret: false, inbox, log: quiet, retry, parts: [vehicles({ fields })] })
   }

@@ -20,7 +20,8 @@ async function openInbox(): Promise<InboxFactory> {
   const { postgresInbox } = await import('../../adapters/inbox/postgres.ts')
   const { poolOn } = await import('../postgres/transactions.ts')
   const { postgres, schema, role } = inbox
-  return postgresInbox({ db: poolOn(postgres, 6), schema, role, leaseMs: 1_500 })
+  // On a busy machine, a process can stand still for more than a second. After its lease, what it has in hand is told again.
+  return postgresInbox({ db: poolOn(postgres, 6), schema, role, leaseMs: 6_000 })
 }
 
 const note = (noted: Noted): Promise<unknown> =>
