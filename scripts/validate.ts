@@ -33,12 +33,10 @@ const checks: Readonly<Record<string, string>> = {
   size: 'node scripts/size.ts',
   floor: 'vitest run --config test/floor.config.ts',
 }
-/** The tests with brokers wait most of their time, and those with package managers use one core: they run beside the others, one after the other. */
-const waiting = ['test:kafka', 'test:release']
-/** These measure how smooth a page is, so nothing else runs then. */
-const alone = ['test:page']
+/** The tests with brokers wait most of their time, so they run beside the other suites. */
+const waiting = 'test:kafka'
+const suites = ['test', 'test:real', 'test:page', 'test:release', waiting]
 const onRequest = ['test:full']
-const suites = ['test', 'test:real', ...waiting, ...alone]
 const byDefault = [...Object.keys(checks), ...suites]
 const names = [...byDefault, ...onRequest]
 
@@ -98,20 +96,17 @@ const counts: Count[] = []
 for (const [name, command] of Object.entries(checks)) {
   if (wanted.includes(name)) counts.push(await runCheck(name, command))
 }
-const wantedOf = (some: readonly string[]): readonly string[] => some.filter((name) => wanted.includes(name))
-const others = wantedOf(['test', 'test:real', ...onRequest])
-const saidBy = (name: string): string => join(scratch, `${name.replace(':', '-')}.txt`)
-
-async function runWaiting(): Promise<void> {
-  for (const name of wantedOf(waiting)) counts.push(await runTests(name, others.length > 0 ? saidBy(name) : undefined))
+const tests = [...suites, ...onRequest].filter((name) => wanted.includes(name))
+const isBeside = tests.length > 1 && tests.includes(waiting)
+const said = join(scratch, 'said.txt')
+const beside = isBeside ? runTests(waiting, said) : undefined
+for (const name of tests) {
+  if (!isBeside || name !== waiting) counts.push(await runTests(name))
 }
-
-const beside = runWaiting()
-for (const name of others) counts.push(await runTests(name))
-await beside
-for (const name of wantedOf(waiting).filter((each) => existsSync(saidBy(each))))
-  console.log(`\n── ${name}\n${readFileSync(saidBy(name), 'utf8')}`)
-for (const name of wantedOf(alone)) counts.push(await runTests(name))
+if (beside !== undefined) {
+  counts.push(await beside)
+  console.log(`\n── ${waiting}\n${readFileSync(said, 'utf8')}`)
+}
 rmSync(scratch, { recursive: true })
 const passed = counts.reduce((sum, count) => sum + count.passed, 0)
 const failed = counts.reduce((sum, count) => sum + count.failed, 0)

@@ -45,11 +45,9 @@ export default function setup(project: TestProject): () => void {
 /** Builds and packs a copy of the working tree, and returns the path of the tarball. */
 export function pack(copy: string): string {
   const left = new Set(['.git', '.runtimes', 'dist', 'node_modules'])
-  // The site may be built meanwhile, into `docs/.vitepress`.
-  const leftInside = new Set(['node_modules', 'dist', 'cache', '.temp'])
   mkdirSync(copy)
   for (const name of readdirSync(root).filter((entry) => !left.has(entry))) {
-    cpSync(join(root, name), join(copy, name), { recursive: true, filter: (path) => !leftInside.has(basename(path)) })
+    cpSync(join(root, name), join(copy, name), { recursive: true, filter: (path) => basename(path) !== 'node_modules' })
   }
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
   npm(copy, 'pack')
