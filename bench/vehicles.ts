@@ -194,15 +194,21 @@ async function fill(receiver: Receiver): Promise<void> {
     )
 }
 
-/** The heap that a receiver takes, in bytes. A receiver before it is only free once its last tasks have run. */
+/** The heap in bytes. What ran is only free once its last tasks have run. */
+async function heapUsed(): Promise<number> {
+  for (let turn = 0; turn < 3; turn += 1) {
+    collect()
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  collect()
+  return process.memoryUsage().heapUsed
+}
+
+/** The heap that a receiver takes, in bytes. */
 async function heapOf(filled: () => Promise<Receiver>): Promise<number> {
-  collect()
-  await new Promise((resolve) => setTimeout(resolve, 100))
-  collect()
-  const before = process.memoryUsage().heapUsed
+  const before = await heapUsed()
   const receiver = await filled()
-  collect()
-  const bytes = process.memoryUsage().heapUsed - before
+  const bytes = (await heapUsed()) - before
   await receiver.drain()
   return bytes
 }
@@ -236,11 +242,11 @@ async function factsWeigh(): Promise<readonly number[]> {
     }
     return { ...made, close }
   }
+  await (await withFacts(inbox, 10, 10)).drain()
   const bytes: number[] = []
-  // What ran before leaves something to collect, so one round says little.
   for (let round = 0; round < 5; round += 1) {
     const one = await heapOf(() => withFacts(memoryInbox(), vins, 1))
-    const ten = await heapOf(() => withFacts(inbox, vins, 10))
+    const ten = await heapOf(() => withFacts(memoryInbox(), vins, 10))
     bytes.push((ten - one) / vins / 9)
   }
   return [characters / 10, median(bytes)]
