@@ -8,7 +8,7 @@ import { type Database, databaseError } from '../inbox/postgres/client.ts'
 import { checkServer } from '../inbox/postgres/schema.ts'
 import type { Tables } from '../inbox/postgres/tables.ts'
 import { type EndState, stateValues } from '../inbox/postgres/vehicles.ts'
-import { branchesIn } from '../inbox/sqlite/file/changing.ts'
+import { branchesIn, forgetDropped } from '../inbox/sqlite/file/changing.ts'
 import { isMissing, loadSqlite } from '../inbox/sqlite/file/database.ts'
 import { SqliteFile } from '../inbox/sqlite/file/file.ts'
 import type { InboxFile, OpenedFile, OpenedReader, SignOfLife } from '../inbox/sqlite/file/interface.ts'
@@ -66,6 +66,7 @@ export async function moveFile(path: string, db: Database): Promise<Moved> {
     ]
     await leaveGaps(db, idOf(resolve(path)), gaps, name)
     await file.close(sign([]))
+    forgetDropped(path)
     const { [receiver]: own = { messages: 0, deadLetters: 0, vehicles: 0 }, ...branches } = Object.fromEntries(moved)
     const ofBranches = Object.entries(branches).map(([branch, each]) => Object.assign({ branch }, each))
     return { ...own, gaps: gaps.length, branches: ofBranches }

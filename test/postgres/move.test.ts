@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { type Clock, createReceiver, type GapEvent, type Receiver, vehicles } from 'fleethook'
 import { branch } from 'fleethook/branch'
 import type { InboxFactory } from 'fleethook/extend'
@@ -207,6 +208,24 @@ UNION ALL SELECT attempts, not_before > 0, error FROM ${schema}.branch_1_waiting
     await expect.poll(() => gaps).toContain('crm inbox_full')
     expect(gaps).not.toContain('inbox_full')
     await after.drain()
+  })
+
+  test('what the file dropped is told there, and no more by the file', async () => {
+    const before = await branchesOnFile('crm')
+    await before.drain({ handlerGraceMs: 0 })
+    const holes = (sql: string): readonly unknown[] => {
+      using file = new DatabaseSync(path)
+      return file.prepare(sql).all()
+    }
+    holes(
+      "INSERT INTO holes (reason, from_ms, to_ms, missed, reader) VALUES ('inbox_expired', 1, 2, 3, 0), ('inbox_expired', 1, 2, 4, 1)",
+    )
+    expect(await moved()).toMatchObject({ status: 0 })
+    const { rows: signs } = await scene.pool.query<{ gaps: string }>(`SELECT gaps FROM ${schema}.receiver`)
+    const gaps: unknown[] = signs.flatMap((sign) => JSON.parse(sign.gaps))
+    expect(gaps).toContainEqual(expect.objectContaining({ reason: 'inbox_expired', missed: 3 }))
+    expect(gaps).toContainEqual(expect.objectContaining({ reason: 'inbox_expired', missed: 4, branch: 'crm' }))
+    expect(holes("SELECT * FROM holes WHERE reason = 'inbox_expired'")).toEqual([])
   })
 
   test('what a branch made for itself stays its own', async () => {

@@ -46,6 +46,18 @@ export function branchesIn(path: string): readonly string[] {
   }
 }
 
+/** Forgets what the file dropped. Its next receiver would tell of it, and another inbox does so now. */
+export function forgetDropped(path: string): void {
+  const db = openDatabase(path, walPages)
+  try {
+    db.exec("DELETE FROM holes WHERE reason = 'inbox_expired'")
+  } catch (error) {
+    throw failureOf(error, path)
+  } finally {
+    closeQuietly(db)
+  }
+}
+
 function changed(path: string, name: string, change: (readers: Readers) => void): BranchInFile {
   const db = openDatabase(path, walPages)
   try {
