@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import { contextHop } from '../hosting/execution-context.ts'
-import type { Handler, Message, RequestWork } from './message.ts'
+import type { Registered, Message, RequestWork } from './message.ts'
 import type { Lifecycle } from './runner.ts'
 
 interface BatchHost {
@@ -13,7 +13,7 @@ interface BatchHost {
 
 /** Messages for one run of a handler. It holds them until it runs, and then they share its slot. */
 export class Batch {
-  readonly handler: Handler
+  readonly handler: Registered
   readonly owner: RequestWork | undefined
   readonly hop: (() => void) | undefined
   messages: Message[] = []
@@ -21,7 +21,7 @@ export class Batch {
   readonly #lifecycle: Lifecycle
   #inside = 0
 
-  constructor(handler: Handler, owner: RequestWork | undefined, core: BatchHost) {
+  constructor(handler: Registered, owner: RequestWork | undefined, core: BatchHost) {
     this.handler = handler
     this.owner = owner
     this.#lifecycle = core.lifecycle
@@ -60,13 +60,13 @@ export class Batches {
   }
 
   /** Whether a message of this request may join the batch that holds a message, for this handler. */
-  mayJoin({ heldBy }: Message, handler: Handler, request: RequestWork): boolean {
+  mayJoin({ heldBy }: Message, handler: Registered, request: RequestWork): boolean {
     if (!(heldBy instanceof Batch) || !this.#open.has(heldBy)) return false
     return heldBy.handler === handler && heldBy.owner === ownerOf(request)
   }
 
   /** Adds a message to the open batch, which holds it from now on. */
-  add(message: Message, handler: Handler): void {
+  add(message: Message, handler: Registered): void {
     const { size = 1, withinMs = 0 } = handler.gather ?? {}
     const owner = ownerOf(message.request)
     let batch: Batch | undefined

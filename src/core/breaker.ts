@@ -1,5 +1,5 @@
 import { type Clock, elapsedMs, type Timer } from '../base/clock.ts'
-import type { Message, Handler } from './message.ts'
+import type { Message, Registered } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
 
 interface BreakerHost {
@@ -20,7 +20,7 @@ const longestPauseMs = 60_000
  * vehicles for which it works do not wait. The first success closes the breaker.
  */
 export class Breaker {
-  readonly #handler: Handler
+  readonly #handler: Registered
   readonly #core: BreakerHost
   readonly #clock: Clock
   /** Lanes that it failed for since its last success, until it opens. */
@@ -41,7 +41,7 @@ export class Breaker {
   /** When the breaker opened. `undefined`: it is closed. */
   sinceMs: number | undefined
 
-  constructor(handler: Handler, core: BreakerHost) {
+  constructor(handler: Registered, core: BreakerHost) {
     this.#handler = handler
     this.#core = core
     this.#clock = core.options.clock

@@ -11,7 +11,7 @@ import type { Reports } from '../reports/reports.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
 import { type Batch, Batches } from './batches.ts'
 import { Breaker } from './breaker.ts'
-import { type Handler, Lanes, type Message, RequestWork } from './message.ts'
+import { type Registered, Lanes, type Message, RequestWork } from './message.ts'
 import { admittedBy, type Ended, type Part } from './part.ts'
 import type { Registry } from './registry.ts'
 import { backoffMs, errorText, expectedMs, leastWaitMs, requestOf, type RetryOptions } from './retry.ts'
@@ -50,11 +50,11 @@ type Next = End | 'wait' | 'gather' | 'again' | number | Breaker
 
 type End = 'done' | 'skipped' | 'dead' | 'over'
 
-const noHandlers: readonly Handler[] = []
+const noHandlers: readonly Registered[] = []
 
 /** A handler that an attempt did not get done: it failed, or a breaker keeps its messages. */
 interface Left {
-  readonly handler: Handler
+  readonly handler: Registered
   readonly breaker: Breaker | undefined
 }
 
@@ -96,7 +96,7 @@ class Attempt {
   }
 
   /** The handler has still to succeed. `breaker`: keeps the message from it. */
-  leaveOut(handler: Handler, breaker: Breaker | undefined): void {
+  leaveOut(handler: Registered, breaker: Breaker | undefined): void {
     this.left = [...this.left, { handler, breaker }]
   }
 }
@@ -115,7 +115,7 @@ export class Core {
   readonly lanes: Lanes = new Lanes()
   readonly lifecycle: Lifecycle
   /** The breakers of handlers that have failed since their last success. */
-  readonly breakers: Map<Handler, Breaker> = new Map()
+  readonly breakers: Map<Registered, Breaker> = new Map()
   readonly runner: Runner
   readonly #deadlines: RequestDeadlines<RequestWork>
   readonly #batches: Batches
@@ -313,14 +313,14 @@ export class Core {
         if (message.handlers === undefined) {
           // What a handler of an earlier process committed shows that neither its state nor its handlers end processes.
           const mayEnd = this.#noteEarlier(message, claim) && !(await this.#hasMark(message, registry.marking))
-          if (vehicles !== undefined && message.change === undefined) {
+          if (vehicles !== undefined && message.step === undefined) {
             const found = vehicles.find(message.lane)
             const state = found instanceof Promise ? await found : found
             if (message.isOver) return this.#endTurn(message, 'over')
             this.#step(vehicles, message, claim, state, mayEnd)
           }
-          const { event, trouble, change } = message
-          const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, change?.subjects)
+          const { event, trouble, step } = message
+          const wanted = event === undefined ? noHandlers : registry.handlersFor(event, message, step?.subjects)
           if (trouble?.fatal !== undefined) await this.#giveUp(message, wanted, trouble.fatal, mayEnd)
           message.handlers = trouble?.fatal === undefined ? wanted : noHandlers
           if (message.isOver) return this.#endTurn(message, 'over')
@@ -382,14 +382,14 @@ export class Core {
   ): void {
     const { id, event, next: following } = message
     // The next one tells what is due before it.
-    message.change =
+    message.step =
       event === undefined || mayEnd
         ? vehicles.miss(id, event, state, claim)
         : vehicles.step(id, event, state, claim, following !== undefined)
   }
 
   /** The handler that runs next. Leaves out handlers whose breaker keeps the message from them. */
-  #pick(attempt: Attempt): Handler | undefined {
+  #pick(attempt: Attempt): Registered | undefined {
     const { message } = attempt
     const handler = message.handlers?.[attempt.at]
     if (handler === undefined || message.isOver || this.lifecycle.startsNoMore) return undefined
@@ -653,7 +653,7 @@ export class Core {
    * | `failed`, and it does so for every vehicle      | opens, or stays open | paused            | wait there; it is no attempt           |
    * | `failed`                                        | counts it            | failed            | rest, unless it was the last attempt   |
    */
-  #ran(handler: Handler, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
+  #ran(handler: Registered, attempts: readonly Attempt[], failure: Ran, size: number = 1): void {
     const asks = failure && requestOf(failure.error)
     const how = this.#judge(failure, asks)
     const first = attempts[0]?.message
@@ -718,14 +718,14 @@ export class Core {
     return asks?.kind === 'retry' ? 'asked' : 'failed'
   }
 
-  #breakerOf(handler: Handler): Breaker {
+  #breakerOf(handler: Registered): Breaker {
     const known = this.breakers.get(handler) ?? new Breaker(handler, this)
     this.breakers.set(handler, known)
     return known
   }
 
   /** For what fails now, in this process and, where the inbox keeps it, in the next one. */
-  #noteFailure({ name }: Handler, attempts: readonly Attempt[], { error }: NonNullable<Ran>): void {
+  #noteFailure({ name }: Registered, attempts: readonly Attempt[], { error }: NonNullable<Ran>): void {
     for (const { message } of attempts) {
       const trouble = message.inTrouble()
       const sinceMs = trouble.failure?.sinceMs ?? this.options.clock.now()
@@ -735,7 +735,7 @@ export class Core {
   }
 
   /** For the log and observers. */
-  #tellFailed(handler: Handler, first: Message, { error }: NonNullable<Ran>, run: FailedRun): void {
+  #tellFailed(handler: Registered, first: Message, { error }: NonNullable<Ran>, run: FailedRun): void {
     const { size, seen, isLast, limit, nextMs = 0, isCertain = false, isPaused = false } = run
     const { event, id, attempt, trouble } = first
     const { clock, reports } = this.options
@@ -783,14 +783,14 @@ export class Core {
    * A message is given up before it is tried here. It is no dead letter when all of its handlers had committed. `mayEnd`: none had, and its state may be
    * at fault, too.
    */
-  async #giveUp(message: Message, wanted: readonly Handler[], fatal: string, mayEnd: boolean): Promise<void> {
-    const failed: Handler[] = []
+  async #giveUp(message: Message, wanted: readonly Registered[], fatal: string, mayEnd: boolean): Promise<void> {
+    const failed: Registered[] = []
     for (const handler of wanted) if (!(await this.#hasMark(message, [handler]))) failed.push(handler)
     if (wanted.length > 0 && !mayEnd) message.failForGood(fatal, failed)
   }
 
   /** Whether one of these handlers had committed before its process ended. */
-  async #hasMark(message: Message, handlers: readonly Handler[]): Promise<boolean> {
+  async #hasMark(message: Message, handlers: readonly Registered[]): Promise<boolean> {
     for (const { mark, hasMark } of handlers)
       if (mark !== undefined && (await hasMark?.(mark, message.delivery())) === true) return true
     return false
@@ -838,7 +838,7 @@ export class Core {
   #outcomeOf(message: Message, next: Next): Outcome | undefined {
     const { clock, vehicles } = this.options
     if (next === 'done' || next === 'skipped') {
-      const vehicle = vehicles?.settling(message.change)
+      const vehicle = vehicles?.settling(message.step)
       return vehicle === undefined ? done : { as: 'done', vehicle }
     }
     if (next === 'dead') {
@@ -854,7 +854,7 @@ export class Core {
             ? marks
             : undefined,
       }
-      return { as: 'dead', reason, vehicle: vehicles?.settling(message.change) }
+      return { as: 'dead', reason, vehicle: vehicles?.settling(message.step) }
     }
     if (typeof next === 'number') return this.#later(message, next)
     return next instanceof Breaker ? this.#later(message, 0) : undefined
@@ -898,7 +898,7 @@ export class Core {
   }
 
   /** The transaction of a handler that leaves a mark was committed after its time limit: nothing is left of a dead letter that only it made. */
-  readonly #endedLate = (handler: Handler, messages: readonly Message[]): void => {
+  readonly #endedLate = (handler: Registered, messages: readonly Message[]): void => {
     for (const message of messages) {
       const { trouble } = message
       if (trouble?.failed?.includes(handler) !== true) continue
@@ -922,7 +922,7 @@ export class Core {
     const { vehicles, parts, reports } = this.options
     if (end !== 'lost' && message.toParts !== 'ended') {
       message.toParts = 'ended'
-      vehicles?.over(message.change)
+      vehicles?.over(message.step)
       for (const part of parts) part.over?.(message, end)
     }
     const outcome = end === 'done' ? 'handled' : end === 'skipped' ? 'duplicate' : end
@@ -968,9 +968,9 @@ export class Core {
 }
 
 /** For the replay of a dead letter. What cannot be written must not keep its message waiting. */
-function changedBy({ change }: Message): string | undefined {
+function changedBy({ step }: Message): string | undefined {
   try {
-    return change?.text()
+    return step?.text()
   } catch {
     return undefined
   }

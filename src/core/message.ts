@@ -14,7 +14,7 @@ import type { MessageView } from './part.ts'
 import type { RetryOptions } from './retry.ts'
 
 /** One call of `receiver.on`, `batch` or `when`: a handler that a message still has to pass. */
-export interface Handler {
+export interface Registered {
   /** The handler's own name, or the file and line where it was registered. */
   readonly name: string
   readonly run: (input: unknown, context: object) => unknown
@@ -41,7 +41,7 @@ class Trouble {
   /** A handler failed for the last time: once the others are done, the message becomes a dead letter with this error. */
   fatal: string | undefined
   /** Those handlers. `undefined`: something else than a handler is the reason. */
-  failed: readonly Handler[] | undefined
+  failed: readonly Registered[] | undefined
   rest: Timer | undefined
   failure: LastFailure | undefined
 }
@@ -75,7 +75,7 @@ export class Message implements MessageView {
   claim: Claim | undefined
   event: FleetEvent | MalformedBody | undefined
   /** The handlers that still have to succeed. `undefined` before the first attempt. */
-  handlers: readonly Handler[] | undefined
+  handlers: readonly Registered[] | undefined
   /** What keeps it, when that is a batch, a circuit breaker or the messages before it in its lane. */
   heldBy: object | undefined
   /** The slot that it shares with other messages of a batch while it runs. `undefined`: it has its own. */
@@ -89,7 +89,7 @@ export class Message implements MessageView {
   /** The number of processes that ended while they had it in hand. */
   crashes: number
   trouble: Trouble | undefined
-  change: Step | undefined
+  step: Step | undefined
   /** Continues in the I/O context of the request that brought it, where a runtime binds work to a request. */
   hop: (() => void) | undefined
 
@@ -120,10 +120,10 @@ export class Message implements MessageView {
 
   /** What a handler gets of it, and of the state of its vehicle: an error can quote each part. */
   get seen(): readonly unknown[] {
-    const { event, change } = this
+    const { event, step } = this
     const own =
       event?.topic === 'malformed' ? [event.text] : [event?.vin, event?.raw, event?.topic === 'data' && event.data]
-    return [...own, change?.changes, change?.settled]
+    return [...own, step?.changes, step?.settled]
   }
 
   get isOver(): boolean {
@@ -159,7 +159,7 @@ export class Message implements MessageView {
   }
 
   /** These handlers still have to succeed. A batch counts its own attempts. */
-  goOnWith(handlers: readonly Handler[]): void {
+  goOnWith(handlers: readonly Registered[]): void {
     const isNext = handlers[0]?.gather !== undefined && handlers[0] !== this.handlers?.[0]
     this.handlers = handlers
     const { trouble } = this
@@ -175,7 +175,7 @@ export class Message implements MessageView {
   }
 
   /** Handlers failed for the last time, or something else is wrong with it. */
-  failForGood(error: string, handlers?: readonly Handler[]): void {
+  failForGood(error: string, handlers?: readonly Registered[]): void {
     const trouble = this.inTrouble()
     trouble.failed = handlers && [...((trouble.fatal === undefined ? [] : trouble.failed) ?? []), ...handlers]
     trouble.fatal ??= error

@@ -7,7 +7,7 @@ import { wireTopics } from '../wire/envelope.ts'
 import { isTextList } from '../wire/record.ts'
 import type { HandledSubjects } from '../inbox/inbox.ts'
 import { markedOf } from '../once/handlers.ts'
-import type { Handler, Message } from './message.ts'
+import type { Registered, Message } from './message.ts'
 import type { HandlerFilter } from './handler.ts'
 import { ownRetry } from './retry.ts'
 import type { EdgeSubjects } from '../vehicles/step.ts'
@@ -21,7 +21,7 @@ export type GivenFilter = Omit<HandlerFilter, 'fields' | 'changed'> & {
 /** Filters and subjects that a part brings: the newest state of vehicles knows what changed, and which edges happened. */
 export interface Subjects {
   /** The key of a subject of this kind, and what its handlers get. `undefined`: it is no such subject. */
-  subject(given: unknown): { readonly key: string; readonly input: NonNullable<Handler['input']> } | undefined
+  subject(given: unknown): { readonly key: string; readonly input: NonNullable<Registered['input']> } | undefined
   /** The filter `changed`. Throws `handler_invalid` for a field that is not kept. */
   changed(filter: GivenFilter): (message: Message | undefined) => boolean
   /** Throws `handler_invalid` for a first argument of `receiver.when` that is no edge. */
@@ -29,7 +29,7 @@ export interface Subjects {
 }
 
 interface Subscribed {
-  readonly handlers: readonly Handler[]
+  readonly handlers: readonly Registered[]
   readonly isFiltered: boolean
   /** A handler that leaves a mark is there twice. */
   readonly hasRepeated: boolean
@@ -45,15 +45,15 @@ export class Registry {
   /** What was registered, for inboxes that several processes share. */
   readonly added: HandledSubjects[] = []
   /** Handlers that say themselves how long they are tried. */
-  readonly ownRetries: Handler[] = []
+  readonly ownRetries: Registered[] = []
   /** Handlers that leave marks. */
-  readonly marking: Handler[] = []
+  readonly marking: Registered[] = []
   readonly #ownFields: FieldCatalogue
   readonly #more: Subjects | undefined
   readonly #branch: string | undefined
   readonly #byKey = new Map<string, Subscribed>()
   /** Later runs of a handler for one message. */
-  readonly #runs = new Map<Handler, Map<string, Handler>>()
+  readonly #runs = new Map<Registered, Map<string, Registered>>()
 
   /** A filter may name the fields of the built-in catalogue and of `ownFields`. */
   constructor(ownFields: FieldCatalogue, more: Subjects | undefined, branch?: string) {
@@ -66,7 +66,7 @@ export class Registry {
    * `handling` is a handler, or a filter and a handler. A handler without a name gets the name of the line that called `method`: `on`,
    * `batch` or `when` of the receiver. Throws `handler_invalid` when an argument of it is wrong.
    */
-  add(method: object, given: unknown, handling: readonly unknown[], gather?: Handler['gather']): void {
+  add(method: object, given: unknown, handling: readonly unknown[], gather?: Registered['gather']): void {
     if (gather !== undefined) checkBatch(gather)
     const handle = handling.at(-1)
     const [filter] = handling.length > 1 ? [checked(handling[0], this.#ownFields)] : []
@@ -84,7 +84,7 @@ export class Registry {
     const run = isFunction(marked?.run) ? marked.run : handle
     const mark = marked?.mark
     const retry = ownRetry(run)
-    const handler: Handler = {
+    const handler: Registered = {
       name: nameOf(run, method),
       run,
       wants,
@@ -115,7 +115,7 @@ export class Registry {
     event: FleetEvent | MalformedBody,
     message: Message | undefined,
     edges: EdgeSubjects | undefined,
-  ): readonly Handler[] {
+  ): readonly Registered[] {
     const { handlers, isFiltered, hasRepeated } = this.#byKey.get(event.topic) ?? nobody
     if (edges === undefined && !hasRepeated) return isFiltered ? matching(handlers, event, message) : handlers
     const order = [...(edges?.earlier ?? []), event.topic, ...(edges?.keys ?? [])]
@@ -131,7 +131,7 @@ export class Registry {
     return inOrder(all)
   }
 
-  #subscribe(key: string, handler: Handler): void {
+  #subscribe(key: string, handler: Registered): void {
     const { handlers, isFiltered, hasRepeated } = this.#byKey.get(key) ?? nobody
     const isRepeated = handler.mark !== undefined && handlers.some(({ mark }) => mark === handler.mark)
     this.#byKey.set(key, {
@@ -145,10 +145,10 @@ export class Registry {
    * A handler runs more than once for a message when its subject is there again, or when it is for several of its subjects. Then each run leaves a
    * mark of its own. A run stays the same object, because batches and breakers know it by that.
    */
-  #runOf(handler: Handler, nth: number, marked: number): Handler {
+  #runOf(handler: Registered, nth: number, marked: number): Registered {
     if (nth === 0 && marked === 0) return handler
     const { name, run, wants, input, retry, gather, mark, hasMark } = handler
-    const known = this.#runs.get(handler) ?? new Map<string, Handler>()
+    const known = this.#runs.get(handler) ?? new Map<string, Registered>()
     this.#runs.set(handler, known)
     const which = `${nth} ${marked}`
     let found = known.get(which)
@@ -172,17 +172,17 @@ export class Registry {
 }
 
 /** Batches come last. */
-const inOrder = (handlers: readonly Handler[]): readonly Handler[] => [
+const inOrder = (handlers: readonly Registered[]): readonly Registered[] => [
   ...handlers.filter(({ gather }) => gather === undefined),
   ...handlers.filter(({ gather }) => gather),
 ]
 
 /** The handlers whose filters match. When a filter throws, the handler counts as wanted, and fails with that error when it runs. */
 function matching(
-  handlers: readonly Handler[],
+  handlers: readonly Registered[],
   event: FleetEvent | MalformedBody,
   message: Message | undefined,
-): readonly Handler[] {
+): readonly Registered[] {
   return handlers.filter(({ wants }) => {
     try {
       return wants === undefined || wants(event, message)
@@ -192,9 +192,9 @@ function matching(
   })
 }
 
-const isFunction = (given: unknown): given is Handler['run'] => typeof given === 'function'
+const isFunction = (given: unknown): given is Registered['run'] => typeof given === 'function'
 
-function nameOf(run: Handler['run'], method: object): string {
+function nameOf(run: Registered['run'], method: object): string {
   const { name } = run
   if (/^[\w$ .:-]{1,100}$/.test(name)) return name
   const called: { stack?: unknown } = {}
@@ -205,7 +205,7 @@ function nameOf(run: Handler['run'], method: object): string {
   return place?.[0] ?? 'without a name'
 }
 
-function checkBatch({ size, withinMs }: NonNullable<Handler['gather']>): void {
+function checkBatch({ size, withinMs }: NonNullable<Registered['gather']>): void {
   for (const [name, value, least] of [
     ['size', size, 1],
     ['withinMs', withinMs, 0],
@@ -235,7 +235,7 @@ function invalid(message: string, hint?: string): FleethookError {
 function wantsIn(
   { fields, vins }: GivenFilter,
   changed: ((message: Message | undefined) => boolean) | undefined,
-): NonNullable<Handler['wants']> {
+): NonNullable<Registered['wants']> {
   const listed = typeof vins === 'function' || vins === undefined ? undefined : new Set(vins)
   const wantsVin = typeof vins === 'function' ? vins : listed && ((vin: string) => listed.has(vin))
   return (event, message) => {

@@ -7,7 +7,7 @@ import type { MalformedBody } from '../events/malformed.ts'
 import { isBound, type RequestScope } from '../hosting/execution-context.ts'
 import type { Delivery, RunEnd } from '../observe/observer.ts'
 import type { AnyVehicleView, Change } from '../vehicles/edge.ts'
-import type { Handler, Message } from './message.ts'
+import type { Registered, Message } from './message.ts'
 import type { Reports } from '../reports/reports.ts'
 
 /** How long handlers may be started one after another before other tasks get their turn, in milliseconds. */
@@ -147,7 +147,7 @@ export type Ran = RunEnd['failure']
 
 /** A run whose handler is asynchronous. */
 interface Run {
-  readonly handler: Handler
+  readonly handler: Registered
   readonly owner: RequestScope
   readonly context: MessageContext
   readonly messages: readonly Message[]
@@ -176,14 +176,14 @@ const none: readonly never[] = []
 export class Runner {
   readonly #options: RunnerOptions
   /** A run of a handler that leaves a mark has ended well, after its time limit. */
-  readonly #endedLate: (handler: Handler, messages: readonly Message[]) => void
+  readonly #endedLate: (handler: Registered, messages: readonly Message[]) => void
   readonly #active = new PassingMap<Run, Run>()
   /** Why runs were aborted: what ends with one of these has not failed. */
   readonly #reasons = new WeakSet<Error>()
   /** Fires when the time limit of the oldest run is reached, or of an older run that has ended. All limits are the same, so one timer is enough. */
   #timer: Timer | undefined
 
-  constructor(options: RunnerOptions, endedLate: (handler: Handler, messages: readonly Message[]) => void) {
+  constructor(options: RunnerOptions, endedLate: (handler: Registered, messages: readonly Message[]) => void) {
     this.#options = options
     this.#endedLate = endedLate
   }
@@ -192,7 +192,7 @@ export class Runner {
    * Runs a handler for one message, or the handler of a batch for several. It needs a promise only if the handler is asynchronous. `known`: the delivery of
    * the one message.
    */
-  run(handler: Handler, given: readonly Message[], owner: RequestScope, known?: Delivery): Ran | Promise<Ran> {
+  run(handler: Registered, given: readonly Message[], owner: RequestScope, known?: Delivery): Ran | Promise<Ran> {
     const { log, reports, clock, timeoutMs } = this.#options
     const { wants, input, gather } = handler
     let startedMs: number | undefined
@@ -298,7 +298,7 @@ export class Runner {
     this.#abort(run, new FleethookError('handler_timeout', `A handler took longer than ${timeoutMs} ms.`, { hint }))
   }
 
-  #ran({ name }: Handler, startedMs: number): void {
+  #ran({ name }: Registered, startedMs: number): void {
     const { reports, clock } = this.#options
     reports.observers.tell.ran?.(name, elapsedMs(clock) - startedMs)
   }
@@ -343,11 +343,11 @@ class MessageContext {
   }
 
   get vehicle(): AnyVehicleView | undefined {
-    return this.#message.change?.view
+    return this.#message.step?.view
   }
 
   get changes(): readonly Change[] {
-    return this.#message.change?.changes ?? none
+    return this.#message.step?.changes ?? none
   }
 }
 
@@ -374,10 +374,10 @@ class BatchContext {
   }
 
   get vehicles(): readonly (AnyVehicleView | undefined)[] {
-    return this.#messages.map(({ change }) => change?.view)
+    return this.#messages.map(({ step }) => step?.view)
   }
 
   get changes(): readonly (readonly Change[])[] {
-    return this.#messages.map(({ change }) => change?.changes ?? none)
+    return this.#messages.map(({ step }) => step?.changes ?? none)
   }
 }

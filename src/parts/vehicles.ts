@@ -175,7 +175,7 @@ export class KeptVehicles implements Subjects {
     const wanted = new Set<string>(changed)
     const counts = (change: Change): boolean =>
       wanted.has(change.field) && (first || !change.first) && (invalid || !change.invalid)
-    return (message) => message?.change?.all.some(counts) === true
+    return (message) => message?.step?.all.some(counts) === true
   }
 
   checkEdge(given: unknown): void {
@@ -342,7 +342,7 @@ function happeningOf(
   message: Message,
   nth: number,
 ): Omit<Happening, 'vehicle'> & { readonly vehicle: AnyVehicleView } {
-  const step = message.change
+  const { step } = message
   const found = step?.happened.filter((each) => each.edge === edge)[nth]
   if (found !== undefined && 'error' in found) throw found.error
   const vehicle = found && step?.viewAt(found)
