@@ -14,7 +14,7 @@ import {
 import type { Body } from './http/body.ts'
 import type { Door } from './http/paths.ts'
 import { createSecretCheck, type SecretCheck } from './http/secret.ts'
-import { operatedBy } from './operator/operated.ts'
+import { operatedBy } from './receiver/operated.ts'
 import { type HostedReceiver, markHosted } from './receiver/hosted.ts'
 import { type Behind, Intake, type ReceiverParts } from './receiver/intake.ts'
 import { type ReceiverOptions, readOptions, type Settings } from './receiver/options.ts'

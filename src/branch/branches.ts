@@ -2,7 +2,7 @@ import type { DrainOptions, DrainResult, OpenOptions } from '../hosting/drainabl
 import type { Erased } from '../inbox/inbox.ts'
 import type { BranchBehind } from '../observe/observer.ts'
 import type { Stats } from '../observe/stats.ts'
-import { letGo } from '../operator/operated.ts'
+import { letGo } from '../receiver/operated.ts'
 import type { Behind, BranchesBehind, Intake, ReceiverParts } from '../receiver/intake.ts'
 import type { VehicleStates } from '../vehicles/open.ts'
 

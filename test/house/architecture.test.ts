@@ -195,10 +195,11 @@ function folderOf(path: string): string {
   return /^src\/((?:service\/)?[^/]+)\//.exec(path)?.[1] ?? ''
 }
 
+/** `src/receiver.ts` comes after the folders that it puts together, and before what builds on it. */
 function levelOf(path: string): number {
   if (!path.startsWith('src/')) return Number.MAX_SAFE_INTEGER
-  const level = order.indexOf(folderOf(path))
-  return level === -1 ? order.length : level
+  const level = path === 'src/receiver.ts' ? order.length : order.indexOf(folderOf(path))
+  return level === -1 ? order.length + 1 : level
 }
 
 /** The groups of files that import each other, directly or through others. */

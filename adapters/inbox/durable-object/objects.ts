@@ -1,7 +1,7 @@
 import { FleethookError } from '../../../src/base/errors.ts'
 import { gapOf } from '../../../src/events/gap.ts'
 import type { RequestScope } from '../../../src/hosting/execution-context.ts'
-import { createDeadLetterReader, createMessages } from '../../../src/operator/archive.ts'
+import { createDeadLetterReader, createMessages } from '../../../src/inbox/archive.ts'
 import { erasedIn, type Forgotten } from '../../../src/observe/dead-letters.ts'
 import {
   type Archive,

@@ -1,4 +1,4 @@
-import { deadLettersOf, msOf } from '../../../src/operator/archive.ts'
+import { deadLettersOf, msOf } from '../../../src/inbox/archive.ts'
 import type { Clock } from '../../../src/base/clock.ts'
 import { makerOf } from '../../../src/inbox/delivery-id.ts'
 import type { DeadLetters, ReplaySelection } from '../../../src/observe/dead-letters.ts'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { backgroundTimer, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
-import { createMessages, noArchive } from '../../../src/operator/archive.ts'
+import { createMessages, noArchive } from '../../../src/inbox/archive.ts'
 import type { Backlog, InboxStats } from '../../../src/observe/stats.ts'
 import type { InboxMessage, InboxHost } from '../../../src/inbox/inbox.ts'
 import { readsNothing } from '../forwarding.ts'

@@ -1,4 +1,4 @@
-import { type DeadLetterStore, partOf, replayable } from '../../../src/operator/archive.ts'
+import { type DeadLetterStore, partOf, replayable } from '../../../src/inbox/archive.ts'
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { BelievedTime } from '../../../src/base/believed-time.ts'
 import { FleethookError } from '../../../src/base/errors.ts'

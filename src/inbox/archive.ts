@@ -10,9 +10,9 @@ import type {
   ReplaySelection,
 } from '../observe/dead-letters.ts'
 import type { Asked } from '../observe/observer.ts'
-import { deadMessage, laneOf, readable } from '../inbox/receipts.ts'
+import { deadMessage, laneOf, readable } from './receipts.ts'
 import { bytesOfMessage, firstPage, largestPage, pagesOf } from '../base/pages.ts'
-import type { Archive, InboxMessage, ListedMessage, ReadMessage, Waiting } from '../inbox/inbox.ts'
+import type { Archive, InboxMessage, ListedMessage, ReadMessage, Waiting } from './inbox.ts'
 
 type Selected = MessageSelection & { readonly after?: string | undefined }
 

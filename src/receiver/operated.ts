@@ -9,8 +9,8 @@ import { laneOf, vinOf } from '../inbox/receipts.ts'
 import type { Forgotten, KeptMessages, Messages } from '../observe/dead-letters.ts'
 import type { Operated } from '../observe/observer.ts'
 import { type FailingMessage, failingOf, type Stats } from '../observe/stats.ts'
-import type { Intake } from '../receiver/intake.ts'
-import { createReplays } from './archive.ts'
+import type { Intake } from './intake.ts'
+import { createReplays } from '../inbox/archive.ts'
 
 /** What operators ask of a receiver or a branch that runs. */
 export function operatedBy(intake: Intake): Intake['operator'] {
