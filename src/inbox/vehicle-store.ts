@@ -78,10 +78,26 @@ export interface VehiclesElsewhere {
   stats(): Promise<{ readonly vehicles: number; readonly unwritten: number; readonly edges: number }>
 }
 
+/** A gap that is none for a vehicle that goes on as before. */
+export interface SharedPause {
+  /** Its `seq`. */
+  readonly to: number
+  /** When it began, in milliseconds since the epoch. */
+  readonly fromMs: number
+}
+
+/** Gaps of all vehicles. */
+export interface SharedGaps {
+  /** The `seq` of the newest gap that is no pause. -1: no such gap. */
+  readonly to: number
+  /** In the order of `seq`. */
+  readonly pauses: readonly SharedPause[]
+}
+
 /** What a store that several processes share does besides. */
 export interface SharedVehicles {
-  /** The `seq` of the newest gap of all vehicles up to this `seq`. -1: there is none. */
-  gapTo(seq: number): number
+  /** The gaps of all vehicles up to this `seq`. */
+  gapsTo(seq: number): SharedGaps
   follow(host: VehicleFollower): void
 }
 

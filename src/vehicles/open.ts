@@ -94,7 +94,7 @@ export class VehicleStates {
     this.#clock = clock
     this.edges = edges
     const { shared } = store
-    this.#uncertain = new Uncertain(() => clock.now(), newestSeq, shared && ((seq) => shared.gapTo(seq)))
+    this.#uncertain = new Uncertain(() => clock.now(), newestSeq, shared && ((seq) => shared.gapsTo(seq)))
     const read = (vin: string, stored: StoredVehicle | undefined): VehicleState => this.#read(vin, stored)
     const leftOut = (reason: string): void => slots.leftOut(reason)
     this.timers = new VehicleTimers({ store, clock, edges, newestSeq, open: this.#open, read, leftOut })

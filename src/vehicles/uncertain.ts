@@ -3,7 +3,7 @@ import { isPause } from '../events/gap.ts'
 import { originOf } from '../events/origin.ts'
 import { firstSeqAt, isClockBehind } from '../inbox/delivery-id.ts'
 import type { KeptGap } from '../inbox/inbox.ts'
-import type { StoredVehicle } from '../inbox/vehicle-store.ts'
+import type { SharedGaps, StoredVehicle } from '../inbox/vehicle-store.ts'
 import { gapEnd, goesOn, type VehicleState } from './state.ts'
 
 /** An interval in which messages of any vehicle may be missing, in `seq`. */
@@ -77,13 +77,13 @@ export class Uncertain {
   readonly #noted = new Map<string, Interval>()
   readonly #now: () => number
   readonly #newestSeq: () => number
-  /** The `seq` of the newest gap of all vehicles, in a store that several processes share. */
-  readonly #sharedTo: ((seq: number) => number) | undefined
+  /** The gaps of all vehicles, in a store that several processes share. */
+  readonly #sharedTo: ((seq: number) => SharedGaps) | undefined
   #gaps = new Intervals(-1, -Infinity, [])
   /** The `seq` of the newest message of earlier processes. */
   lastBefore = -1
 
-  constructor(now: () => number, newestSeq: () => number, sharedTo: ((seq: number) => number) | undefined) {
+  constructor(now: () => number, newestSeq: () => number, sharedTo: ((seq: number) => SharedGaps) | undefined) {
     this.#now = now
     this.#newestSeq = newestSeq
     this.#sharedTo = sharedTo
@@ -138,22 +138,31 @@ export class Uncertain {
 
   /** For a message with this `seq`: values of the vehicle up to the returned `seq` are uncertain. */
   to(seq: number, { vin, gaps }: Pick<VehicleState, 'vin' | 'gaps'>): number {
+    const { to: shared = -1, pauses = [] } = this.#sharedTo?.(seq) ?? {}
+    const pausedTo = pauses.at(-1)?.to ?? -1
     return this.#ends(seq, vin).reduce(
       (most, { to, isPause }) => (isPause === true && to <= gaps.spanned ? most : Math.max(most, to)),
-      this.#sharedTo?.(seq) ?? -1,
+      Math.max(shared, pausedTo > gaps.spanned ? pausedTo : -1),
     )
   }
 
   /**
    * The vehicle before a message. The first message after a pause decides whether the pause is a gap for it, once: a later
-   * pause that is no gap does not make values from before an earlier gap certain.
+   * pause that is no gap does not make values from before an earlier gap certain. The event of a shared one comes a moment after its end: nobody
+   * knows how long the vehicle was silent over it when a message came in between.
    */
   decided(state: VehicleState, event: FleetEvent, seq: number): VehicleState {
     if (originOf(event) !== 'vehicle') return state
     const { gaps } = state
-    const end = this.#ends(seq, state.vin).reduce((most, { to, isPause }) => (isPause ? Math.max(most, to) : most), -1)
-    if (end <= Math.max(gaps.spanned, gaps.to)) return state
-    return state.with({ gaps: goesOn(state, event) ? { ...gaps, spanned: end } : { ...gaps, to: end } })
+    const decidedTo = Math.max(gaps.spanned, gaps.to)
+    const shared = this.#sharedTo?.(seq).pauses.filter(({ to }) => to > decidedTo) ?? []
+    const end = this.#ends(seq, state.vin).reduce(
+      (most, { to, isPause }) => (isPause ? Math.max(most, to) : most),
+      shared.at(-1)?.to ?? -1,
+    )
+    if (end <= decidedTo) return state
+    const isSpanned = shared.every(({ fromMs }) => state.seenMs < fromMs) && goesOn(state, event)
+    return state.with({ gaps: isSpanned ? { ...gaps, spanned: end } : { ...gaps, to: end } })
   }
 
   #ends(seq: number, vin: string): readonly Interval[] {

@@ -130,10 +130,11 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
 
   test('a notice stays for as long as a message may need it', async () => {
     const store = await storeWith('notices', 0)
-    const notice = (vin: string, seq: number | null, hours: number): Promise<unknown> =>
-      scene.pool.query(`INSERT INTO notices.notice (vin, seq, at) VALUES ($1, $2, now() - $3 * interval '1 hour')`, [
-        ...[vin, seq, hours],
-      ])
+    const notice = (vin: string, seq: number | null, hours: number, kind: string | null = null): Promise<unknown> =>
+      scene.pool.query(
+        `INSERT INTO notices.notice (vin, seq, at, kind) VALUES ($1, $2, now() - $3 * interval '1 hour', $4)`,
+        [vin, seq, hours, kind],
+      )
     const kept = async (): Promise<readonly string[]> =>
       (
         await scene.pool.query<{ vin: string; seq: string | null }>('SELECT vin, seq FROM notices.notice ORDER BY id')
@@ -142,14 +143,15 @@ describe.skipIf(!hasPostgres)('what is no longer kept', () => {
       `INSERT INTO notices.waiting (part, seq, id) OVERRIDING SYSTEM VALUE VALUES (3, 250, gen_random_uuid()), (4, 400, gen_random_uuid())`,
     )
     for (const seq of [100, 200, 300]) await notice('', seq, 2)
+    for (const seq of [110, 210, 310]) await notice('', seq, 2, 'pause 1')
     await notice('', 350, 0)
     await notice('A', null, 2)
     await notice('B', null, 0)
     await store.tidy()
-    // The message 250 needs the gap 200.
-    expect(await kept()).toEqual(['200', '300', '350', 'Bnull'])
+    // The message 250 needs the gap 200, and the pause 210 does not stand for it.
+    expect(await kept()).toEqual(['200', '300', '210', '310', '350', 'Bnull'])
     await scene.pool.query('DELETE FROM notices.waiting')
     await store.tidy()
-    expect(await kept()).toEqual(['300', '350', 'Bnull'])
+    expect(await kept()).toEqual(['300', '310', '350', 'Bnull'])
   })
 })

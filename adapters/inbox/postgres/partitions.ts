@@ -32,7 +32,7 @@ interface PartitionsOptions {
   readonly me: string
   /** The clock of this machine, which alone shows that the machine was suspended. */
   readonly local: Clock
-  /** How many tenants there are, with those that have not joined yet. */
+  /** The number of tenants, also before all of them have joined. */
   readonly tenants: () => number
   /** What this process has handlers for: see `declaredBy`. */
   readonly declared: () => readonly string[]

@@ -273,13 +273,13 @@ WHERE ${inPage} ORDER BY m.id DESC`,
   async tidyNotices(): Promise<void> {
     const { schema } = this.#db
     const { waiting, notice } = this.#tables
-    // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it. A gap that comes late has a lower number than newer messages.
+    // No jump of a clock harms here: who did not look for an hour has lost its partitions. A message needs only the newest gap before it, and the newest pause. A gap that comes late has a lower number than newer messages.
     await this.#db.run(
       `WITH old AS (SELECT * FROM ${notice} WHERE at < now() - (CASE WHEN vin = '' THEN interval '1 hour' ELSE interval '10 minutes' END)),
 oldest AS (SELECT coalesce(min(seq), ${Number.MAX_SAFE_INTEGER}) AS seq
   FROM ${schema}.part p, LATERAL (SELECT seq FROM ${waiting} w WHERE w.part = p.part ORDER BY seq LIMIT 1) w)
 DELETE FROM ${notice} WHERE id IN (SELECT n.id FROM ${notice} n JOIN old ON old.id = n.id WHERE old.vin <> ''
-  OR old.seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND o.seq <= oldest.seq) FOR UPDATE OF n SKIP LOCKED)`,
+  OR old.seq < (SELECT max(o.seq) FROM old o, oldest WHERE o.vin = '' AND (o.kind IS NULL) = (old.kind IS NULL) AND o.seq <= oldest.seq) FOR UPDATE OF n SKIP LOCKED)`,
     )
   }
 

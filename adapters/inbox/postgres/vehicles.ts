@@ -3,6 +3,8 @@ import { FleethookError } from '../../../src/base/errors.ts'
 import {
   type Due,
   dueColumn,
+  type SharedGaps,
+  type SharedPause,
   type SharedVehicles,
   type StoredVehicle,
   type VehicleFollower,
@@ -47,8 +49,7 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
   #moved = new Set<number>()
   #host: VehicleFollower | undefined
   readonly #notices = new Set<number>()
-  /** Their `seq`, in order. */
-  #gaps: readonly number[] = []
+  #gaps = noGaps
   /** The newest notice that was read. */
   #newest = -1
 
@@ -108,11 +109,13 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     if (this.#newest < 0) this.#newest = 0
     const found: unknown = JSON.parse(String(json ?? '[]'))
     for (const each of Array.isArray(found) ? found : []) {
-      const [id, vin, seq] = Array.isArray(each) ? [Number(each[0]), String(each[1]), Number(each[2])] : [-1, '', -1]
+      const [id, vin, seq, kind] = Array.isArray(each)
+        ? [Number(each[0]), String(each[1]), Number(each[2]), each[3]]
+        : [-1, '', -1, null]
       if (this.#notices.has(id)) continue
       this.#notices.add(id)
       this.#newest = Math.max(this.#newest, id)
-      if (vin === '') this.#gaps = [...this.#gaps, seq].toSorted((one, other) => one - other)
+      if (vin === '') this.#addGap(seq, kind)
       else if (this.#has(vin))
         void this.#forgetFor(id, vin).catch((error: unknown) => {
           this.#notices.delete(id)
@@ -120,6 +123,15 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
         })
     }
     for (const id of this.#notices) if (id <= this.noticesAfter) this.#notices.delete(id)
+  }
+
+  #addGap(seq: number, kind: unknown): void {
+    const { ends, pauses } = this.#gaps
+    const fromMs = pausedFrom(kind)
+    this.#gaps =
+      fromMs === undefined
+        ? { ends: [...ends, seq].toSorted((one, other) => one - other), pauses }
+        : { ends, pauses: [...pauses, { to: seq, fromMs }].toSorted((one, other) => one.to - other.to) }
   }
 
   /** Another process erases a vehicle, and waits until its notice is gone. */
@@ -139,8 +151,12 @@ export class VehicleRows implements VehicleStore, SharedVehicles {
     this.#moved = new Set()
   }
 
-  gapTo(seq: number): number {
-    return this.#gaps.findLast((gap) => gap <= seq) ?? -1
+  gapsTo(seq: number): SharedGaps {
+    const { ends, pauses } = this.#gaps
+    return {
+      to: ends.findLast((end) => end <= seq) ?? -1,
+      pauses: (pauses.at(-1)?.to ?? -1) <= seq ? pauses : pauses.filter(({ to }) => to <= seq),
+    }
   }
 
   async *due(): AsyncGenerator<readonly Due[]> {
@@ -199,9 +215,17 @@ ORDER BY v.vin LIMIT 500`,
   async #select(where: string, values: readonly unknown[]): Promise<readonly StoredVehicle[]> {
     const { vehicle, notice } = this.#tables
     // A process that only receives learns of gaps here.
-    const gap = this.#newest < 0 ? `(SELECT max(n.seq) FROM ${notice} n WHERE n.vin = '')` : 'NULL'
-    const rows = await this.#db.run(`SELECT v.*, ${gap} AS gap FROM ${vehicle} v WHERE ${where}`, values)
-    if (this.#newest < 0) this.#gaps = rows.slice(0, 1).map((row) => Number(row['gap'] ?? -1))
+    const gaps =
+      this.#newest < 0
+        ? `(SELECT json_agg(json_build_array(g.seq, g.kind))::text FROM (SELECT DISTINCT ON (n.kind IS NULL) n.seq, n.kind
+  FROM ${notice} n WHERE n.vin = '' ORDER BY n.kind IS NULL, n.seq DESC) g)`
+        : 'NULL'
+    const rows = await this.#db.run(`SELECT v.*, ${gaps} AS gaps FROM ${vehicle} v WHERE ${where}`, values)
+    if (this.#newest < 0) {
+      const newest: readonly (readonly [number, unknown])[] = JSON.parse(String(rows[0]?.['gaps'] ?? '[]'))
+      this.#gaps = noGaps
+      for (const [seq, kind] of newest) this.#addGap(seq, kind)
+    }
     return rows.map(storedOf)
   }
 
@@ -289,6 +313,22 @@ DELETE FROM ${this.#tables.vehicle} v USING free WHERE v.vin = free.vin RETURNIN
   #here(vin: string): StoredVehicle | undefined {
     return this.#unwritten.get(vin) ?? this.#recent.get(vin)
   }
+}
+
+/** The gaps of all vehicles, in order: the `seq` of each gap that is no pause, and the pauses. */
+interface Gaps {
+  readonly ends: readonly number[]
+  readonly pauses: readonly SharedPause[]
+}
+
+const noGaps: Gaps = { ends: [], pauses: [] }
+
+/** The `kind` of a pause in the table `notice`, with its beginning. Other gaps have no kind. */
+export const pauseKind = (fromMs: number): string => `pause ${fromMs}`
+
+function pausedFrom(kind: unknown): number | undefined {
+  const fromMs = /^pause (\d+)$/.exec(String(kind))?.[1]
+  return fromMs === undefined ? undefined : Number(fromMs)
 }
 
 /** How the text of a state has its rules, within its first 40 characters: for code of version 3. */

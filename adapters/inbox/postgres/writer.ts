@@ -1,5 +1,7 @@
 import { type Clock, elapsedMs, pause } from '../../../src/base/clock.ts'
 import { FleethookError } from '../../../src/base/errors.ts'
+import type { GapEvent } from '../../../src/events/event.ts'
+import { isPause } from '../../../src/events/gap.ts'
 import type { InboxMessage } from '../../../src/inbox/inbox.ts'
 import { vinOf } from '../../../src/inbox/receipts.ts'
 import { isUsed } from './branches.ts'
@@ -7,6 +9,7 @@ import { type Database, isAboutRows, isFinal, type Row, rowError } from './clien
 import { aboutServer, keepsSql, type Promised, type Promises, promisedBy, weakError } from './promises.ts'
 import { partitionOf, storable } from './schema.ts'
 import { receiver, Tables } from './tables.ts'
+import { pauseKind } from './vehicles.ts'
 
 /** The messages of one `put`: all are kept, or none. */
 interface Put {
@@ -188,7 +191,7 @@ export class Writer {
   get #sql(): string {
     const { schema, waiting, notice, number: own } = this.#tables
     const isFront = own === receiver
-    const followed = this.#branches.map((number, at) => followSql(new Tables(schema, number), number, 10 + at))
+    const followed = this.#branches.map((number, at) => followSql(new Tables(schema, number), number, 11 + at))
     return `WITH added AS (INSERT INTO ${schema}.message (id, lane, received_at, door, kind, bytes, text${isFront ? '' : ', branch'})
   SELECT *${isFront ? '' : `, ${own}`} FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::text[])${
     this.#promises.allowsWeak
@@ -200,7 +203,7 @@ export class Writer {
 placed AS (INSERT INTO ${waiting} (part, id)
   SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[]) WITH ORDINALITY n(part, id, place)
   JOIN added ON added.id = n.id ORDER BY n.place RETURNING seq, id),
-noticed AS (INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($9::uuid[]))${followed.join('')}
+noticed AS (${noticeSql(notice, 'placed', 9)})${followed.join('')}
 SELECT ${aboutServer}${isFront ? `, (SELECT string_agg(b.number::text, ',') FROM ${schema}.branch b WHERE ${isUsed}) AS branches` : ''}`
   }
 
@@ -217,8 +220,12 @@ SELECT ${aboutServer}${isFront ? `, (SELECT string_agg(b.number::text, ',') FROM
   SELECT n.part, m.id FROM unnest($1::smallint[], $2::uuid[]) WITH ORDINALITY n(part, id, place)
   JOIN ${schema}.message m ON m.id = n.id JOIN ${schema}.branch b ON b.number = ${number} AND ${isUsed}
   WHERE m.kind <> 'timer' AND NOT EXISTS (SELECT FROM ${waiting} w WHERE w.id = m.id) ORDER BY n.place RETURNING seq, id)
-INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed WHERE id = ANY ($3::uuid[])`,
-      [messages.map(({ lane }) => partitionOf(storable(lane))), messages.map(({ id }) => id), gapsOfAll(messages)],
+${noticeSql(notice, 'placed', 3)}`,
+      [
+        messages.map(({ lane }) => partitionOf(storable(lane))),
+        messages.map(({ id }) => id),
+        ...noticeValues(messages),
+      ],
       mostMs,
     )
   }
@@ -255,12 +262,30 @@ function refuse(puts: readonly Put[], error: unknown): void {
 const valuesOf = (messages: readonly InboxMessage[]): readonly unknown[] => [
   ...messageValues(messages),
   messages.map(({ lane }) => partitionOf(storable(lane))),
-  gapsOfAll(messages),
+  ...noticeValues(messages),
 ]
 
 /** The gaps of all vehicles concern all processes. */
-export const gapsOfAll = (messages: readonly InboxMessage[]): readonly string[] =>
-  messages.flatMap(({ id, kind, lane }) => (kind === 'gap' && vinOf(lane) === undefined ? [id] : []))
+export const gapsOfAll = (messages: readonly InboxMessage[]): readonly string[] => gapsIn(messages).map(({ id }) => id)
+
+const gapsIn = (messages: readonly InboxMessage[]): readonly InboxMessage[] =>
+  messages.filter(({ kind, lane }) => kind === 'gap' && vinOf(lane) === undefined)
+
+/** The parameters of {@link noticeSql}. */
+const noticeValues = (messages: readonly InboxMessage[]): readonly unknown[] => [
+  gapsOfAll(messages),
+  gapsIn(messages).map(kindOf),
+]
+
+function kindOf({ text }: InboxMessage): string | null {
+  const { reason, missed, from }: Pick<GapEvent, 'reason' | 'missed'> & { readonly from: string } = JSON.parse(text)
+  return isPause({ reason, missed }) ? pauseKind(Date.parse(from)) : null
+}
+
+/** `first`: the first parameter of {@link noticeValues}. */
+const noticeSql = (notice: string, placed: string, first: number): string =>
+  `INSERT INTO ${notice} (vin, seq, kind) SELECT '', p.seq, g.kind FROM ${placed} p
+  JOIN unnest($${first}::uuid[], $${first + 1}::text[]) g(id, kind) ON g.id = p.id`
 
 /** The places of a branch. `skipped`: the parameter with the messages for which it has no room. Timers are of the receiver's own rules. */
 const followSql = ({ schema, waiting, notice }: Tables, number: number, skipped: number): string => `,
@@ -268,7 +293,7 @@ placed_${number} AS (INSERT INTO ${waiting} (part, id)
   SELECT n.part, n.id FROM unnest($8::smallint[], $1::uuid[], $5::text[]) WITH ORDINALITY n(part, id, kind, place)
   JOIN added ON added.id = n.id JOIN ${schema}.branch b ON b.number = ${number} AND ${isUsed}
   WHERE n.kind <> 'timer' AND n.place <> ALL ($${skipped}::int[]) ORDER BY n.place RETURNING seq, id),
-noticed_${number} AS (INSERT INTO ${notice} (vin, seq) SELECT '', seq FROM placed_${number} WHERE id = ANY ($9::uuid[]))`
+noticed_${number} AS (${noticeSql(notice, `placed_${number}`, 9)})`
 
 /** The branches that new messages are for. */
 function numbersIn(row: Row | undefined): readonly number[] {
