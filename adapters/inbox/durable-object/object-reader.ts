@@ -176,8 +176,8 @@ export class ObjectReader implements Inbox {
   }
 
   /**
-   * Writes the gaps that no event reports yet, if they have changed: in the same task as what they tell of, so that the object has both or neither.
-   * Until this process has read them, they stay.
+   * Writes the gaps that no event reports yet, if they have changed: in the same task as the loss that they report, so that the object has both or
+   * neither. Until this process has read them, they stay.
    */
   saveGaps(): void {
     const { settings, knownReaders } = this.#parts
