@@ -102,8 +102,6 @@ const rowsOf: Readonly<Record<string, (schema: string) => string>> = {
 describe.each(Object.entries(rowsOf))('while a row of `%s` is locked', (table, sql) => {
   test.each(['succeed', 'fail', 'again'] as const)(
     'a message that will %s waits, other vehicles go on, and it ends when the lock is gone',
-    // Each waits in a schema of its own.
-    { concurrent: true },
     async (how) => {
       const schema = `locks_${table}_${how}`
       await using fleet = await startFleet(schema, how === 'fail' ? 1 : 3)

@@ -49,11 +49,8 @@ const day: Said = [
 const trip = { minutes: '10.0', distance: '13.000', unit: 'mi', kwh: '3.50' }
 const charge = { minutes: '60.0', kwh: '10.40', percent_from: 70, percent_to: 85, place: 'home', cost: '3.12' }
 
-/** Corrections wait for two minutes. Each test has a server of its own, so they wait at the same time. */
-const waits = { concurrent: true } as const
-
 const once = 'logbook has each trip and charge once, with its values, although its process is killed while it writes'
-test.skipIf(!hasPostgres)(once, waits, async () => {
+test.skipIf(!hasPostgres)(once, async () => {
   await using scene = await startScene()
   await prepare(scene)
   const vehicles = Array.from({ length: 12 }, (_, n) => n)
@@ -103,7 +100,6 @@ test.skipIf(!hasPostgres).each([
   },
 ] as const)(
   'logbook writes only a larger revision of $table, and keeps what was revoked',
-  waits,
   async ({ table, view, on, off }) => {
     await using scene = await startScene()
     await prepare(scene)
@@ -130,7 +126,7 @@ test.skipIf(!hasPostgres).each([
 
 const customers =
   'logbook has the customer of the time, also of a booking that is written afterwards, and all miles add up'
-test.skipIf(!hasPostgres)(customers, waits, async () => {
+test.skipIf(!hasPostgres)(customers, async () => {
   await using scene = await startScene()
   await prepare(scene)
   await using server = await start(scene)
