@@ -208,8 +208,14 @@ INSERT INTO fleethook.waiting (part, id) SELECT 0, id FROM m`,
     await victim.query('SET synchronous_commit = off')
     for (let n = 0; n < 100; n += 1) await victim.query('SELECT pg_current_xact_id()')
     await readAll()
+    const witness = await frail.newPool(1).connect()
+    witness.on('error', () => {})
+    const isCut = new Promise((resolve) => witness.once('end', resolve))
     process.kill(before[0]?.pid ?? 0, 'SIGKILL')
     victim.release(true)
+    // The server ends all connections when it has noticed. Until then, it still answers.
+    await isCut
+    witness.release(true)
     const insertAgain = async (): Promise<void> => {
       await frail.pool.query(
         `WITH m AS (INSERT INTO fleethook.message VALUES (gen_random_uuid(), 'VIN', 0, 'root', 'wire', 2, '{}') RETURNING id)

@@ -413,6 +413,9 @@ const rows: readonly Row[] = [
       const [one, other, third] = ['A', 'B', 'C'].map((letter) => vin + letter) as [string, string, string]
       await place.set(third, { tariff: 'night', customer: 'c-3' })
       await place.eventually(async () => (await place.shown(third))?.facts, { tariff: 'night', customer: 'c-3' })
+      // What is shown may not be stored yet. It is when the next message of the vehicle is handled.
+      await say(place, third, { Level: 1 })
+      await place.eventually(() => place.told(third, 'topic').length, 1)
       const table = [
         { vin: one, tariff: 'day' },
         { vin: other, tariff: 'night' },
