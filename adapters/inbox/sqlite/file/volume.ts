@@ -126,12 +126,14 @@ export class Volume {
 
   /**
    * Adds a piece to the reserve, if it is not complete. Returns whether there was room for it. While the volume has plenty of space, only a quota can
-   * end it, and the files of the inbox show how much may be needed.
+   * end it, and the files of the inbox show how much may be needed: all of the journal that is there has to fit into the file, with what is put until
+   * the next look.
    */
   growReserve(): boolean {
-    const { reserve } = this.#sizes
+    const { reserve, journal } = this.#sizes
     const hasPlenty = spaceFor(this.#path) > plenty * reserve
-    const bytes = hasPlenty ? Math.min(reserve, ownBytes(this.#path, ['', '-wal'])) : reserve
+    const usual = hasPlenty ? Math.min(reserve, ownBytes(this.#path, ['', '-wal'])) : reserve
+    const bytes = Math.max(usual, ownBytes(this.#path, ['-wal']) + reserve - journal / 2)
     const hasRoom = addToReserve(this.#path, bytes)
     if (!hasRoom) this.#fitInto(ownBytes(this.#path))
     this.#isCramped = !hasRoom || (this.#isCramped && ownBytes(this.#path, ['-reserve']) < bytes)
