@@ -46,7 +46,7 @@ export function branchesIn(path: string): readonly string[] {
   }
 }
 
-/** Forgets what the file dropped. Its next receiver would tell of it, and another inbox does so now. */
+/** Forgets what the file dropped. Its next receiver would report it again, after the inbox that has the messages now. */
 export function forgetDropped(path: string): void {
   const db = openDatabase(path, walPages)
   try {
